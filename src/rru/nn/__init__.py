@@ -1,0 +1,28 @@
+"""The layers people import, and their cells."""
+
+from rru.nn.cell import Cell
+from rru.nn.gru import GRU, GRUCell
+from rru.nn.layer import Layer
+from rru.nn.lstm import LSTM, LSTMCell
+from rru.nn.mogrifier import MogrifierLSTM, MogrifierLSTMCell
+from rru.nn.registry import cell_names, layer_class, register_cell
+from rru.nn.rru import RRU, RRUCell
+from rru.nn.sizing import count_parameters, hidden_size_for
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RRU",
+    "Cell",
+    "GRUCell",
+    "LSTMCell",
+    "Layer",
+    "MogrifierLSTM",
+    "MogrifierLSTMCell",
+    "RRUCell",
+    "cell_names",
+    "count_parameters",
+    "hidden_size_for",
+    "layer_class",
+    "register_cell",
+]

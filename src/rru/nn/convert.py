@@ -1,0 +1,35 @@
+"""What converting from and to torch's own recurrent layers has in common."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rru.nn.layer import Layer
+
+
+def arguments(module: nn.RNNBase | Layer) -> dict[str, Any]:
+    """The constructor arguments that torch's layers and ours share, from either."""
+    if module.dropout > 0:
+        raise ValueError(
+            f"dropout must be 0 to convert, got {module.dropout}: torch drops outputs between layers, rru the "
+            "candidate inside each step, and neither can stand for the other; set module.dropout = 0 first"
+        )
+    if getattr(module, "proj_size", 0):
+        raise ValueError(f"proj_size must be 0 to convert, got {module.proj_size}: rru's LSTM has no projection")
+    names = ("input_size", "hidden_size", "num_layers", "batch_first", "bidirectional")
+    weight = next(module.parameters())
+    return {name: getattr(module, name) for name in names} | {"device": weight.device, "dtype": weight.dtype}
+
+
+def weights(module: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """weight_ih, weight_hh, bias_ih, bias_hh of each layer and direction of a torch layer, in the order of our cells."""
+    for layer in range(module.num_layers):
+        for suffix in ("", "_reverse")[: 1 + module.bidirectional]:
+            weight_ih, weight_hh = (getattr(module, f"weight_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))
+            if module.bias:
+                bias_ih, bias_hh = (getattr(module, f"bias_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))
+            else:
+                bias_ih = bias_hh = torch.zeros_like(weight_ih[:, 0])
+            yield weight_ih, weight_hh, bias_ih, bias_hh

@@ -1,0 +1,116 @@
+"""The LSTM as the paper compares it: a constant forget bias, recurrent dropout on the candidate."""
+
+from typing import Self, Unpack
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rru.nn import checks, convert
+from rru.nn.cell import Cell, glorot
+from rru.nn.layer import Layer, LayerOptions
+from rru.nn.registry import register_cell
+from rru.scan.reference import State
+
+
+class LSTMCell(Cell):
+    """One step of the LSTM (Hochreiter and Schmidhuber, 1997; forget gate: Gers et al., 2000).
+
+    ```python
+    cell = rru.LSTMCell(10, 20)
+    output, (h, c) = cell(torch.randn(3, 10))  # (3, 20), ((3, 20), (3, 20)); output is h
+    ```
+
+    **Arguments:** as for `rru.LSTM`.
+    """
+
+    state_names = ("h", "c")
+
+    weight_x: Tensor  # (4n, m), rows in torch's order: input gate, forget gate, candidate, output gate
+    weight_h: Tensor  # (4n, n)
+    bias: Tensor  # (4n,)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        forget_bias: float = 1.0,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, dropout=dropout)
+        self.forget_bias = checks.real("forget_bias", forget_bias)
+        m, n = self.input_size, self.hidden_size
+        self.allocate({"weight_x": (4 * n, m), "weight_h": (4 * n, n), "bias": (4 * n,)}, device, dtype)
+
+    def project(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight_x, self.bias)  # (..., 4n)
+
+    def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
+        h, c = state  # (B, n) each
+        i, f, j, o = (projected + F.linear(h, self.weight_h)).chunk(4, dim=-1)  # (B, n) each
+        candidate = torch.tanh(j) if keep is None else torch.tanh(j) * keep
+        c = torch.sigmoid(f + self.forget_bias) * c + torch.sigmoid(i) * candidate
+        h = torch.tanh(c) * torch.sigmoid(o)
+        return h, (h, c)
+
+    def reset_parameters(self) -> None:
+        m, n = self.input_size, self.hidden_size
+        glorot(self.weight_x, self.weight_h, fan_in=m + n, fan_out=4 * n)
+        nn.init.zeros_(self.bias)
+
+
+@register_cell("lstm")
+class LSTM(Layer):
+    """The LSTM over time, with recurrent dropout (Semeniuta et al., 2016).
+
+    ```python
+    layer = rru.LSTM(10, 20, num_layers=2, dropout=0.3)
+    output, (h, c) = layer(torch.randn(7, 3, 10))  # (7, 3, 20), ((2, 3, 20), (2, 3, 20))
+    ```
+
+    **Arguments:** `input_size`, `hidden_size`, `num_layers`, `batch_first`, `bidirectional`, `backend`, `device` and
+    `dtype` as for `rru.RRU`, and
+
+    - `forget_bias`: a constant added to the forget gate; not a parameter.
+    - `dropout`: the share of the candidate's features that is dropped, anew at every step, while training.
+    """
+
+    cell_class = LSTMCell
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        forget_bias: float = 1.0,
+        **common: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, forget_bias=forget_bias, **common)
+
+    @classmethod
+    @torch.no_grad()
+    def from_torch(cls, module: nn.LSTM) -> Self:
+        """A layer that computes what `module` computes; its forget bias is in `bias`, the constant is zero."""
+        layer = cls(forget_bias=0.0, **convert.arguments(module))
+        for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
+            cell.weight_x.copy_(weight_ih)
+            cell.weight_h.copy_(weight_hh)
+            cell.bias.copy_(bias_ih + bias_hh)
+        return layer.train(module.training)
+
+    @torch.no_grad()
+    def to_torch(self) -> nn.LSTM:
+        """A `torch.nn.LSTM` that computes what this layer computes."""
+        module = nn.LSTM(**convert.arguments(self))
+        forget = slice(self.hidden_size, 2 * self.hidden_size)
+        for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(self.cells, convert.weights(module), strict=True):
+            weight_ih.copy_(cell.weight_x)
+            weight_hh.copy_(cell.weight_h)
+            bias_ih.copy_(cell.bias)
+            bias_ih[forget] += cell.forget_bias
+            bias_hh.zero_()
+        return module.train(self.training)

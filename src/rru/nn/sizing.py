@@ -1,0 +1,47 @@
+"""The hidden size that makes a model fit a budget of parameters."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from rru.nn import checks
+
+
+def count_parameters(model: nn.Module) -> int:
+    """How many numbers the model learns; shared parameters count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
+    """The largest hidden size whose whole model does not exceed `budget` parameters.
+
+    ```python
+    size = rru.hidden_size_for(1_000_000, lambda n: rru.RRU(88, n, output_size=64))
+    ```
+
+    **Arguments:**
+
+    - `budget`: the most parameters the model may have.
+    - `build`: makes the model for a hidden size. It is called on torch's `meta` device, where tensors have no memory;
+      it should leave the choice of device to torch.
+
+    **Returns:** the hidden size.
+    """
+    checks.positive("budget", budget)
+
+    def parameters(hidden_size: int) -> int:
+        with torch.device("meta"):
+            return count_parameters(build(hidden_size))
+
+    if (smallest := parameters(1)) > budget:
+        raise ValueError(f"budget must be at least {smallest}, what the model needs at hidden size 1; got {budget}")
+    fits, exceeds = 1, 2
+    while parameters(exceeds) <= budget:
+        fits, exceeds = exceeds, 2 * exceeds
+        if fits > budget:
+            raise ValueError(f"build must use its hidden size: at {fits} the model still fits a budget of {budget}")
+    while exceeds - fits > 1:
+        middle = (fits + exceeds) // 2
+        fits, exceeds = (middle, exceeds) if parameters(middle) <= budget else (fits, middle)
+    return fits

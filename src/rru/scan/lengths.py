@@ -1,0 +1,12 @@
+"""What `lengths` may hold, checked where the values are at hand: inside an operator when a graph runs."""
+
+from torch import Tensor
+
+
+def check_lengths(lengths: Tensor | None, steps: int) -> None:
+    """Raises ValueError unless every length is from 1 to `steps`."""
+    if lengths is None or lengths.numel() == 0:
+        return
+    low, high = (int(end) for end in lengths.aminmax())
+    if low < 1 or high > steps:
+        raise ValueError(f"lengths must be from 1 to {steps}, the steps of the input; got {low if low < 1 else high}")
