@@ -119,7 +119,7 @@ class Cell(nn.Module, ABC):
     @classmethod
     def from_weights(cls, weights: list[Tensor], **options: Any) -> Self:
         """A cell that computes with the given tensors and has no parameters of its own."""
-        cell = cls(**options, device="meta")
+        cell = cls(**options | {"device": "meta"})
         for name, weight in zip(cell._weight_names, weights, strict=True):
             delattr(cell, name)
             setattr(cell, name, weight)

@@ -24,7 +24,7 @@ def arguments(module: nn.RNNBase | Layer) -> dict[str, Any]:
 
 
 def weights(module: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """weight_ih, weight_hh, bias_ih, bias_hh of each layer and direction of a torch layer, in the order of our cells."""
+    """weight_ih, weight_hh, bias_ih, bias_hh for each layer and direction of a torch layer, in our cells' order."""
     for layer in range(module.num_layers):
         for suffix in ("", "_reverse")[: 1 + module.bidirectional]:
             weight_ih, weight_hh = (getattr(module, f"weight_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))

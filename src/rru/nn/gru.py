@@ -51,8 +51,8 @@ class GRUCell(Cell):
     def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
         (h,) = state  # (B, n)
         n = self.hidden_size
-        gates, candidate = projected.split([2 * n, n], dim=-1)  # (B, 2n), (B, n)
-        weight_gates, weight_candidate = self.weight_h.split([2 * n, n])
+        gates, candidate = projected[..., : 2 * n], projected[..., 2 * n :]  # (B, 2n), (B, n)
+        weight_gates, weight_candidate = self.weight_h[: 2 * n], self.weight_h[2 * n :]
         r, u = torch.sigmoid(gates + F.linear(h, weight_gates)).chunk(2, dim=-1)  # (B, n) each
         if self.reset_after:
             candidate = torch.tanh(candidate + r * F.linear(h, weight_candidate, self.bias_h))

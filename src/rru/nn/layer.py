@@ -1,6 +1,6 @@
 """A cell over time, stacked, in one direction or both, called as `torch.nn.LSTM` is."""
 
-from typing import Any, ClassVar, TypedDict, cast, overload
+from typing import Any, ClassVar, TypedDict, overload
 
 import torch
 from torch import Tensor, nn
@@ -53,13 +53,11 @@ class Layer(nn.Module):
         self.batch_first = batch_first
         self.bidirectional = bidirectional
         self.backend = backend
-        self.cells = nn.ModuleList()
-        """One cell for each layer and direction: `cells[layer * num_directions + direction]`."""
+        self.cells: Any = nn.ModuleList()  # one `cell_class` for each layer and direction, in the order of the states
+        options |= {"dropout": dropout, "device": device, "dtype": dtype}
         for _ in range(num_layers):
             for _ in range(self.num_directions):
-                self.cells.append(
-                    self.cell_class(input_size, hidden_size, dropout=dropout, device=device, dtype=dtype, **options)
-                )
+                self.cells.append(self.cell_class(input_size, hidden_size, **options))
             input_size = self.num_directions * self.output_size
 
     @property
@@ -133,7 +131,7 @@ class Layer(nn.Module):
     def _run(
         self, x: Tensor, state: PublicState | None, lengths: Tensor | None, batched: bool = True
     ) -> tuple[Tensor, State]:
-        """All layers and directions over x (T, B, m): outputs (T, B, directions * p), states (layers * directions, B, n)."""
+        """All layers and directions over x (T, B, m): outputs (T, B, directions * p) and states (cells, B, n)."""
         steps, batch = x.shape[:2]
         if steps == 0:
             raise ValueError("input must have at least one step, got 0")
@@ -141,21 +139,22 @@ class Layer(nn.Module):
         before = self._states_before(state, batch, batched)
         after: list[State] = []
         for layer in range(self.num_layers):
-            directions: list[Tensor] = []
+            outputs: list[Tensor] = []
             for direction in range(self.num_directions):
-                cell = self.cells[len(after)]
-                outputs, last = scan.run(
+                index = layer * self.num_directions + direction
+                cell: Cell = self.cells[index]
+                output, last = scan.run(
                     cell,
                     x,
-                    before[len(after)],
+                    before[index],
                     lengths=lengths,
                     seed=cell.new_seed(x.device),
                     reverse=direction == 1,
                     backend=self.backend,
                 )
-                directions.append(outputs)
+                outputs.append(output)
                 after.append(last)
-            x = torch.cat(directions, dim=-1) if self.bidirectional else outputs
+            x = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]
         return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
 
     def _states_before(self, state: PublicState | None, batch: int, batched: bool) -> list[State]:
@@ -184,7 +183,8 @@ class Layer(nn.Module):
 
     @property
     def _first(self) -> Cell:
-        return cast(Cell, self.cells[0])
+        cell: Cell = self.cells[0]
+        return cell
 
 
 def _checked_lengths(lengths: Tensor | None, batch: int, device: torch.device) -> Tensor | None:

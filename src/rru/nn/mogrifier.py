@@ -62,11 +62,11 @@ class MogrifierLSTMCell(Cell):
 
     def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
         x, (h, c) = projected, state  # (B, m), (B, n) each
-        for i in range(self.rounds):
-            if i % 2 == 0:
-                x = x * self._gate(i, h)
+        for index in range(self.rounds):
+            if index % 2 == 0:
+                x = x * self._gate(index, h)
             else:
-                h = h * self._gate(i, x)
+                h = h * self._gate(index, x)
         gates = F.linear(x, self.weight_x, self.bias) + F.linear(h, self.weight_h)  # (B, 4n)
         i, f, j, o = gates.chunk(4, dim=-1)  # (B, n) each
         i, f, o = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o)
@@ -75,13 +75,13 @@ class MogrifierLSTMCell(Cell):
         h = torch.tanh(c) * o
         return h, (h, c)
 
-    def _gate(self, i: int, source: Tensor) -> Tensor:
-        """What round i multiplies by: (B, n) to (B, m) in even rounds, (B, m) to (B, n) in odd ones."""
-        bias = getattr(self, f"bias_m{i}")
+    def _gate(self, index: int, source: Tensor) -> Tensor:
+        """What a round multiplies by: from (B, n) to (B, m) in even rounds, from (B, m) to (B, n) in odd ones."""
+        bias = getattr(self, f"bias_m{index}")
         if self.rank == 0:
-            return 2 * torch.sigmoid(F.linear(source, getattr(self, f"weight_m{i}"), bias))
-        narrow = F.linear(source, getattr(self, f"weight_a{i}"))  # (B, rank)
-        return 2 * torch.sigmoid(F.linear(narrow, getattr(self, f"weight_b{i}"), bias))
+            return 2 * torch.sigmoid(F.linear(source, getattr(self, f"weight_m{index}"), bias))
+        narrow = F.linear(source, getattr(self, f"weight_a{index}"))  # (B, rank)
+        return 2 * torch.sigmoid(F.linear(narrow, getattr(self, f"weight_b{index}"), bias))
 
     def reset_parameters(self) -> None:
         m, n = self.input_size, self.hidden_size

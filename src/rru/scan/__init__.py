@@ -1,6 +1,6 @@
 """How a layer runs over time: back ends that all compute the same recurrence."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ _AVAILABLE = ("auto", "reference")
 class RegisteredSteps(Steps, Protocol):
     """A cell that can also be described to a graph (`operator.py`)."""
 
-    name: str | None
+    name: ClassVar[str | None]
     options: str
 
     def weights(self) -> list[Tensor]:

@@ -32,7 +32,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: Tensor) -> Tens
             product0 & _WORD,
         )
         k0, k1 = k0 + _KEY_INCREMENTS[0] & _WORD, k1 + _KEY_INCREMENTS[1] & _WORD
-    return torch.stack(torch.broadcast_tensors(c0, c1, c2, c3), dim=-1)
+    return torch.stack((c0, c1, c2, c3), dim=-1)  # by now every word depends on, and has the shape of, all four
 
 
 def dropout_mask(seed: Tensor, step: int, batch: int, features: int, rate: float, dtype: torch.dtype) -> Tensor:

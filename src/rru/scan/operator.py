@@ -53,6 +53,7 @@ def scan(
     reverse: bool,
     autocast: torch.dtype | None,
 ) -> list[Tensor]:
+    """As `reference.scan`, for graphs."""
     check_lengths(lengths, inputs.shape[0])
     results = _scan(inputs, state, weights, lengths, seed, cell, options, dropout, reverse, autocast)
     return [result.clone(memory_format=torch.contiguous_format) for result in results]  # never an input's own memory
@@ -85,7 +86,7 @@ def scan_backward(
         return _scan(inputs, state, weights, lengths, seed, cell, options, dropout, reverse, autocast)
 
     # torch.func differentiates inside an operator, where autograd itself is switched off.
-    _, differentiate = torch.func.vjp(forward, inputs, state, weights)
+    differentiate = torch.func.vjp(forward, inputs, state, weights)[1]
     for_inputs, for_state, for_weights = differentiate(gradients)
     found = [for_inputs, *for_state, *for_weights]
     return [gradient.clone(memory_format=torch.contiguous_format) for gradient in found]

@@ -1,0 +1,34 @@
+# Every target sets up its own virtual environment first; the second time that takes no time.
+PYTHON ?= python3
+VENV ?= .venv
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow check format clean
+
+demo: $(READY)  ## a small RRU and a small LSTM learn to add, side by side
+	$(VENV)/bin/python examples/adding.py
+
+test: $(READY)  ## all tests but the slow ones
+	$(VENV)/bin/pytest -m "not slow"
+
+test-slow: $(READY)  ## the tests that take minutes
+	$(VENV)/bin/pytest -m slow
+
+check: $(READY)  ## format, lint, types, import layers
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(READY)  ## formats and mends what ruff can mend
+	$(VENV)/bin/ruff format
+	$(VENV)/bin/ruff check --fix
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("rru needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:  ## removes the virtual environment and everything built
+	rm -rf $(VENV) build src/*.egg-info

@@ -1,0 +1,117 @@
+"""Code written for torch.nn.LSTM or torch.nn.GRU finds the same shapes and habits here."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
+
+import rru
+from tests.variants import CELLS, assert_same, state_parts
+
+SAME_STATE = {"rru": nn.GRU, "gru": nn.GRU, "lstm": nn.LSTM, "mogrifier": nn.LSTM}  # one tensor, or (h, c)
+every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
+
+
+def pair(variant, **arguments):
+    return variant.layer(3, 5, **arguments), SAME_STATE[variant.name](3, 5, **arguments)
+
+
+def shapes(result):
+    outputs, state = result
+    outputs = outputs.data if isinstance(outputs, PackedSequence) else outputs
+    return outputs.shape, [part.shape for part in state_parts(state)], type(state)
+
+
+@every_cell
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("shape", [(7, 4, 3), (7, 3), (1, 1, 3), (7, 0, 3)], ids=str)
+def test_shapes_are_torchs_with_and_without_a_state(variant, bidirectional, batch_first, num_layers, shape):
+    if batch_first and len(shape) == 3:
+        shape = (shape[1], shape[0], 3)
+    ours, theirs = pair(variant, bidirectional=bidirectional, batch_first=batch_first, num_layers=num_layers)
+    x = torch.randn(shape)
+    outputs, state = theirs(x)
+    assert shapes(ours(x)) == shapes((outputs, state))
+    assert shapes(ours(x, state)) == shapes(theirs(x, state))
+
+
+@every_cell
+def test_packed_sequences_go_in_and_come_out_as_torchs_do(variant):
+    ours, theirs = pair(variant, bidirectional=True)
+    sequences = [torch.randn(length, 3) for length in (2, 5, 1, 5)]
+    packed = pack_sequence(sequences, enforce_sorted=False)
+    outputs, _ = ours(packed)
+    wanted, _ = theirs(packed)
+    assert isinstance(outputs, PackedSequence)
+    assert shapes(ours(packed)) == shapes(theirs(packed))
+    assert torch.equal(outputs.batch_sizes, wanted.batch_sizes)
+    assert torch.equal(outputs.sorted_indices, wanted.sorted_indices)
+    assert torch.equal(outputs.unsorted_indices, wanted.unsorted_indices)
+
+
+@every_cell
+def test_attributes_that_code_reads_from_torchs_layers(variant):
+    ours, theirs = pair(variant, num_layers=2, bidirectional=True, batch_first=True)
+    for name in ("input_size", "hidden_size", "num_layers", "batch_first", "bidirectional", "dropout"):
+        assert getattr(ours, name) == getattr(theirs, name)
+
+
+@every_cell
+def test_flatten_parameters_does_no_harm(variant):
+    layer, _ = pair(variant)
+    x = torch.randn(4, 2, 3)
+    before = layer(x)[0]
+    layer.flatten_parameters()
+    assert torch.equal(layer(x)[0], before)
+
+
+@every_cell
+def test_dropout_acts_in_training_and_never_in_evaluation(variant):
+    layer = variant.build(dropout=0.5, dtype=torch.float32)
+    plain = variant.build(dtype=torch.float32)
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(6, 2, 3)
+    assert not torch.equal(layer(x)[0], layer(x)[0])
+    assert torch.equal(layer.eval()(x)[0], plain(x)[0])
+    step, same = layer.cells[0], plain.cells[0]
+    assert torch.equal(step(x[0])[0], same(x[0])[0])
+    assert not torch.equal(step.train()(x[0])[0], step(x[0])[0])
+
+
+@every_cell
+def test_dropout_can_be_changed_afterwards(variant):
+    layer = variant.build(num_layers=2)
+    x = torch.randn(6, 2, 3).double()
+    layer.dropout = 0.5
+    assert layer.dropout == 0.5
+    assert not torch.equal(layer(x)[0], layer(x)[0])
+    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1, got 1"):
+        layer.dropout = 1
+
+
+def test_the_rru_state_and_output_may_differ_in_size():
+    layer = rru.RRU(3, 5, output_size=2, num_layers=2, bidirectional=True)
+    outputs, state = layer(torch.randn(7, 4, 3))
+    assert outputs.shape == (7, 4, 2 * 2)
+    assert state.shape == (2 * 2, 4, 5)
+    assert layer.cells[2].input_size == 4  # the second layer reads both directions' outputs of the first
+
+
+@every_cell
+def test_lengths_may_be_any_integers_on_any_device(variant):
+    layer = variant.build()
+    x = torch.randn(5, 3, 3).double()
+    wanted = layer(x, lengths=torch.tensor([5, 2, 3]))[0]
+    for lengths in (torch.tensor([5, 2, 3], dtype=torch.int32), [5, 2, 3], torch.tensor([5, 2, 3], dtype=torch.uint8)):
+        assert_same(layer(x, lengths=lengths)[0], wanted)
+
+
+def test_packing_a_batch_first_batch():
+    layer = rru.RRU(3, 5, batch_first=True)
+    x, lengths = torch.randn(2, 6, 3), torch.tensor([6, 4])
+    packed_outputs, state = layer(pack_padded_sequence(x, lengths, batch_first=True))
+    outputs, same_state = layer(x, lengths=lengths)
+    assert_same(state, same_state, 1e-6)
+    assert_same(packed_outputs.data, pack_padded_sequence(outputs, lengths, batch_first=True).data, 1e-6)

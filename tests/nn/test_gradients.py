@@ -1,0 +1,51 @@
+"""Gradients, and gradients of gradients, against finite differences in float64."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call
+
+from tests.variants import VARIANTS, random_state, state_parts
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+
+
+def as_function(layer, lengths, seed=0):
+    """The layer as a function of input, states and all parameters."""
+    names = [name for name, _ in layer.named_parameters()]
+    count = len(layer.cells[0].state_names)
+
+    def run(x, *tensors):
+        torch.manual_seed(seed)  # the same dropout every time
+        state = layer.cells[0].public_state(tensors[:count])
+        parameters = dict(zip(names, tensors[count:], strict=True))
+        outputs, last = functional_call(layer, parameters, (x, state), {"lengths": lengths})
+        return outputs, *state_parts(last)
+
+    return run
+
+
+def arguments(layer, x):
+    tensors = [x, *state_parts(random_state(layer, x.shape[1])), *layer.parameters()]
+    return tuple(tensor.detach().clone().requires_grad_() for tensor in tensors)
+
+
+@every_variant
+def test_gradients_with_lengths_layers_and_directions(variant):
+    layer = variant.build(input_size=2, hidden_size=2, num_layers=2, bidirectional=True)
+    x = torch.randn(3, 3, 2).double()
+    run = as_function(layer, lengths=torch.tensor([3, 1, 2]))
+    assert gradcheck(run, arguments(layer, x))
+
+
+@every_variant
+def test_gradients_with_dropout(variant):
+    layer = variant.build(input_size=2, hidden_size=3, dropout=0.5)
+    assert gradcheck(as_function(layer, lengths=None), arguments(layer, torch.randn(4, 2, 2).double()))
+
+
+@every_variant
+def test_gradients_of_gradients(variant):
+    layer = variant.build(input_size=2, hidden_size=2, bidirectional=True)
+    run = as_function(layer, lengths=torch.tensor([2, 1]))
+    assert gradgradcheck(run, arguments(layer, torch.randn(2, 2, 2).double()))
