@@ -1,0 +1,158 @@
+"""Bad input: an error that names the argument, the value given and what would be right."""
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+import rru
+from tests.variants import CELLS, VARIANTS
+
+every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+
+CONSTRUCTOR = [
+    ({"input_size": 0}, ValueError, "input_size must be positive, got 0"),
+    ({"hidden_size": -1}, ValueError, "hidden_size must be positive, got -1"),
+    ({"hidden_size": 4.0}, TypeError, "hidden_size must be an int, got 4.0 of type float"),
+    ({"hidden_size": True}, TypeError, "hidden_size must be an int, got True of type bool"),
+    ({"num_layers": 0}, ValueError, "num_layers must be positive, got 0"),
+    ({"dropout": -0.1}, ValueError, "dropout must be at least 0 and below 1, got -0.1"),
+    ({"dropout": 1}, ValueError, "dropout must be at least 0 and below 1, got 1"),
+    ({"dropout": float("nan")}, ValueError, "dropout must be finite, got nan"),
+    ({"dropout": "0.5"}, TypeError, "dropout must be a number, got '0.5' of type str"),
+    ({"backend": "cuda"}, ValueError, "backend must be one of 'auto', 'reference', 'native', got 'cuda'"),
+]
+RRU_CONSTRUCTOR = [
+    ({"output_size": 0}, ValueError, "output_size must be positive, got 0"),
+    ({"expansion": 0.05}, ValueError, "expansion must give at least one unit: .* is 0 for expansion=0.05"),
+    ({"expansion": -2.0}, ValueError, "expansion must give at least one unit: .* is -14 for expansion=-2.0"),
+    ({"expansion": float("inf")}, ValueError, "expansion must be finite, got inf"),
+    ({"relu_layers": 0}, ValueError, "relu_layers must be positive, got 0"),
+    ({"rezero": "matrix"}, ValueError, "rezero must be 'vector', 'scalar', got 'matrix'"),
+    ({"residual": 1.0}, ValueError, "residual must be 'learned', 'unscaled' or a number between 0 and 1, got 1.0"),
+    ({"residual": "fixed"}, ValueError, "residual must be 'learned', 'unscaled' or .*, got 'fixed'"),
+]
+
+
+def build(layer_class, arguments):
+    return layer_class(**{"input_size": 3, "hidden_size": 4} | arguments)
+
+
+@every_cell
+@pytest.mark.parametrize(("arguments", "error", "message"), CONSTRUCTOR)
+def test_constructor(variant, arguments, error, message):
+    with pytest.raises(error, match=message):
+        build(variant.layer, arguments)
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), RRU_CONSTRUCTOR)
+def test_constructor_of_the_rru(arguments, error, message):
+    with pytest.raises(error, match=message):
+        build(rru.RRU, arguments)
+    with pytest.raises(error, match=message):
+        build(rru.RRUCell, arguments)
+
+
+def test_constructors_of_the_rivals():
+    with pytest.raises(ValueError, match="forget_bias must be finite, got inf"):
+        rru.LSTM(3, 4, forget_bias=float("inf"))
+    with pytest.raises(ValueError, match="rounds must be positive, got -1"):
+        rru.MogrifierLSTM(3, 4, rounds=-1)
+    with pytest.raises(TypeError, match=r"rank must be an int, got 1\.5"):
+        rru.MogrifierLSTM(3, 4, rank=1.5)
+    with pytest.raises(TypeError, match="forget_bais"):
+        rru.LSTM(3, 4, forget_bais=1.0)
+
+
+def test_a_backend_that_was_not_built():
+    with pytest.raises(RuntimeError, match="backend 'native' is not part of this build; use 'auto' or 'reference'"):
+        rru.RRU(3, 4, backend="native")
+
+
+@every_cell
+def test_input_of_a_layer(variant):
+    layer = variant.layer(3, 4)
+    with pytest.raises(ValueError, match=r"\(steps, input_size\) or \(steps, batch, input_size\), got shape \(3,\)"):
+        layer(torch.zeros(3))
+    layer.batch_first = True
+    with pytest.raises(ValueError, match=r"or \(batch, steps, input_size\), got shape \(1, 1, 1, 3\)"):
+        layer(torch.zeros(1, 1, 1, 3))
+    with pytest.raises(ValueError, match="input must have input_size=3 features, got 5"):
+        layer(torch.zeros(2, 7, 5))
+    with pytest.raises(ValueError, match="input must have at least one step, got 0"):
+        layer(torch.zeros(2, 0, 3))
+    with pytest.raises(TypeError, match=r"input must be torch\.float32 as the weights are, got torch\.float64"):
+        layer(torch.zeros(2, 7, 3).double())
+    with pytest.raises(TypeError, match=r"input must be torch\.float32 as the weights are, got torch\.int64"):
+        layer(torch.zeros(2, 7, 3).long())
+    with pytest.raises(ValueError, match="input is on meta, the weights on cpu"):
+        layer(torch.zeros(2, 7, 3, device="meta"))
+    with pytest.raises(TypeError, match="input must be a tensor, got list"):
+        layer([[1.0, 2.0, 3.0]])
+    with pytest.raises(ValueError, match="input must have input_size=3 features, got 2"):
+        layer(pack_sequence([torch.zeros(4, 2)]))
+
+
+@every_cell
+def test_input_of_a_cell(variant):
+    cell = variant.layer(3, 4).cells[0]
+    with pytest.raises(ValueError, match=r"\(input_size,\) or \(batch, input_size\), got shape \(1, 1, 3\)"):
+        cell(torch.zeros(1, 1, 3))
+    with pytest.raises(ValueError, match="input must have input_size=3 features, got 2"):
+        cell(torch.zeros(5, 2))
+
+
+@pytest.mark.parametrize("layer_class", [rru.RRU, rru.GRU])
+def test_state_of_one_tensor(layer_class):
+    layer = layer_class(3, 4, num_layers=2)
+    x = torch.zeros(7, 5, 3)
+    with pytest.raises(ValueError, match=r"state h must have shape \(2, 5, 4\) = .*, got \(2, 4, 5\)"):
+        layer(x, torch.zeros(2, 4, 5))
+    with pytest.raises(ValueError, match=r"state h must have shape \(2, 4\) = .*, got \(2, 1, 4\)"):
+        layer(x[:, 0], torch.zeros(2, 1, 4))
+    with pytest.raises(TypeError, match="state must be a tensor, got tuple"):
+        layer(x, (torch.zeros(2, 5, 4), torch.zeros(2, 5, 4)))
+    with pytest.raises(TypeError, match=r"state h must be torch\.float32 as the weights are, got torch\.float64"):
+        layer(x, torch.zeros(2, 5, 4).double())
+    with pytest.raises(ValueError, match=r"state h must have shape \(5, 4\) = .*, got \(4, 4\)"):
+        layer.cells[0](x[0], torch.zeros(4, 4))
+
+
+@pytest.mark.parametrize("layer_class", [rru.LSTM, rru.MogrifierLSTM])
+def test_state_of_a_pair(layer_class):
+    layer = layer_class(3, 4)
+    x, h = torch.zeros(7, 5, 3), torch.zeros(1, 5, 4)
+    with pytest.raises(TypeError, match=r"state must be a tuple \(h, c\) of tensors, got Tensor"):
+        layer(x, h)
+    with pytest.raises(ValueError, match=r"state must be a tuple \(h, c\), got 3 values"):
+        layer(x, (h, h, h))
+    with pytest.raises(ValueError, match=r"state c must have shape \(1, 5, 4\) = .*, got \(1, 5, 3\)"):
+        layer(x, (h, h[..., :3]))
+    with pytest.raises(TypeError, match="state c must be a tensor"):
+        layer(x, (h, None))
+
+
+@every_cell
+def test_lengths(variant):
+    layer = variant.layer(3, 4)
+    x = torch.zeros(7, 2, 3)
+    with pytest.raises(ValueError, match="lengths must be from 1 to 7, the steps of the input; got 0"):
+        layer(x, lengths=torch.tensor([0, 7]))
+    with pytest.raises(ValueError, match="lengths must be from 1 to 7, the steps of the input; got 8"):
+        layer(x, lengths=torch.tensor([1, 8]))
+    with pytest.raises(ValueError, match=r"lengths must have shape \(2,\) = \(batch,\), got \(3,\)"):
+        layer(x, lengths=torch.tensor([1, 7, 7]))
+    with pytest.raises(TypeError, match=r"lengths must be integers, got torch\.float32"):
+        layer(x, lengths=torch.tensor([1.0, 7.0]))
+    with pytest.raises(ValueError, match="lengths must not be given with a PackedSequence"):
+        layer(pack_sequence([x[:, 0]]), lengths=torch.tensor([7]))
+
+
+@every_variant
+def test_a_refused_call_leaves_the_layer_as_it_was(variant):
+    layer = variant.build()
+    x = torch.randn(4, 2, 3).double()
+    before = layer(x)[0]
+    with pytest.raises(ValueError, match="lengths"):
+        layer(x, lengths=torch.tensor([9, 9]))
+    assert torch.equal(layer(x)[0], before)

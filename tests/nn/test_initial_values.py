@@ -1,0 +1,105 @@
+"""Initial values as the authors chose them, from torch's generator."""
+
+import math
+
+import pytest
+import torch
+
+import rru
+from tests.variants import VARIANTS
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+
+
+def assert_uniform(tensor, bound):
+    """Uniform in +-bound: all inside, the edges nearly reached, the variance right."""
+    assert tensor.abs().max() <= bound
+    assert tensor.abs().max() > 0.98 * bound
+    assert tensor.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
+
+
+@every_variant
+def test_the_same_seed_gives_the_same_weights(variant):
+    def weights(seed):
+        torch.manual_seed(seed)
+        return torch.cat([p.flatten() for p in variant.layer(3, 4, num_layers=2, **variant.options).parameters()])
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+@every_variant
+def test_resetting_gives_what_a_new_layer_has(variant):
+    torch.manual_seed(1)
+    layer = variant.layer(3, 4, num_layers=2, **variant.options)
+    initial = {name: value.clone() for name, value in layer.state_dict().items()}
+    for parameter in layer.parameters():
+        torch.nn.init.constant_(parameter, 9.0)
+    torch.manual_seed(1)
+    layer.reset_parameters()
+    assert all(torch.equal(value, initial[name]) for name, value in layer.state_dict().items())
+
+
+def test_rru():
+    m, n, p = 30, 50, 20
+    cell = rru.RRUCell(m, n, p, relu_layers=3, expansion=1.5)
+    g = cell.expanded_size
+    assert g == 120
+    for name in ("weight_x", "weight_h"):  # one joint matrix
+        assert_uniform(getattr(cell, name), math.sqrt(6 / (m + n + g)))
+    for name in ("weight_k1", "weight_k2"):
+        assert_uniform(getattr(cell, name), math.sqrt(6 / (g + g)))
+    for name in ("weight_c", "weight_o"):  # one joint matrix
+        assert_uniform(getattr(cell, name), math.sqrt(6 / (g + n + p)))
+    for name in ("bias_j", "bias_k1", "bias_k2", "bias_c", "bias_o", "Z"):
+        assert not getattr(cell, name).any()
+
+
+def test_the_share_of_the_state_the_rru_keeps():
+    kept = torch.sigmoid(10 * rru.RRUCell(1, 10_000, expansion=0.001).S)
+    assert 0.01 <= kept.min() < 0.012
+    assert 0.988 < kept.max() <= 0.99
+    assert kept.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist() == pytest.approx([0.255, 0.5, 0.745], abs=0.02)
+    torch.testing.assert_close(torch.sigmoid(10 * rru.RRUCell(1, 8, residual=0.95).S), torch.full((8,), 0.95))
+    assert not hasattr(rru.RRUCell(1, 8, residual="unscaled"), "S")
+    assert rru.RRUCell(1, 8, rezero="scalar").Z.shape == (1,)
+
+
+def test_the_state_the_rru_starts_from():
+    _, state = rru.RRU(3, 64, residual="unscaled")(torch.randn(1, 2, 3))  # Z = 0: the state stays as it was
+    wanted = torch.zeros(1, 2, 64)
+    wanted[:, :, 0] = 0.25 * 8
+    assert torch.equal(state, wanted)
+
+
+def test_gru():
+    m, n = 40, 60
+    cell = rru.GRUCell(m, n, reset_after=True)
+    for weight in (cell.weight_x, cell.weight_h):
+        assert_uniform(weight[: 2 * n], math.sqrt(6 / (m + n + 2 * n)))
+        assert_uniform(weight[2 * n :], math.sqrt(6 / (m + n + n)))
+    assert (cell.bias[: 2 * n] == 1).all()
+    assert not cell.bias[2 * n :].any()
+    assert not cell.bias_h.any()
+
+
+@pytest.mark.parametrize("cell_class", [rru.LSTMCell, rru.MogrifierLSTMCell])
+def test_the_lstms(cell_class):
+    m, n = 40, 60
+    cell = cell_class(m, n)
+    for weight in (cell.weight_x, cell.weight_h):
+        assert_uniform(weight, math.sqrt(6 / (m + n + 4 * n)))
+    assert not cell.bias.any()
+
+
+def test_the_mogrifiers_gatings():
+    m, n, rank = 70, 50, 30
+    cell = rru.MogrifierLSTMCell(m, n, rounds=2, rank=rank)
+    assert cell.weight_a0.shape == (rank, n)  # round 0 gates the input by the state
+    assert cell.weight_b0.shape == (m, rank)
+    assert cell.weight_a1.shape == (rank, m)  # round 1 gates the state by the input
+    assert cell.weight_b1.shape == (n, rank)
+    assert_uniform(cell.weight_a0, math.sqrt(6 / (rank + n)))
+    assert_uniform(cell.weight_b1, math.sqrt(6 / (rank + n)))
+    assert not cell.bias_m0.any()
+    assert rru.MogrifierLSTMCell(m, n, rounds=1).weight_m0.shape == (m, n)

@@ -1,0 +1,42 @@
+"""The largest hidden size whose whole model fits a budget."""
+
+import pytest
+import torch
+from torch import nn
+
+import rru
+
+
+@pytest.mark.parametrize("name", rru.cell_names())
+@pytest.mark.parametrize("budget", [1_000, 70_000, 48_000_000])
+def test_the_size_fits_and_the_next_does_not(name, budget):
+    def build(hidden_size):
+        layer = rru.layer_class(name)(10, hidden_size, num_layers=2)
+        return nn.ModuleList([nn.Embedding(20, 10), layer, nn.Linear(layer.output_size, 20)])
+
+    size = rru.hidden_size_for(budget, build)
+    with torch.device("meta"):
+        assert rru.count_parameters(build(size)) <= budget < rru.count_parameters(build(size + 1))
+
+
+def test_a_terabyte_of_parameters_needs_no_memory():
+    size = rru.hidden_size_for(250_000_000_000, lambda n: rru.RRU(10, n))
+    assert size == 204_116  # with g = 2 (n + 10): g (10 + 1 + 3 n) + 4 n = 6 n^2 + 86 n + 220
+
+
+def test_torchs_generator_is_left_alone():
+    before = torch.get_rng_state()
+    rru.hidden_size_for(10_000, lambda n: rru.RRU(10, n))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_budget_that_no_size_meets():
+    with pytest.raises(ValueError, match=r"budget must be at least 102, what the model needs at hidden size 1; got 50"):
+        rru.hidden_size_for(50, lambda n: nn.ModuleList([rru.LSTM(10, n), nn.Linear(n, 27)]))
+    with pytest.raises(ValueError, match="budget must be positive, got 0"):
+        rru.hidden_size_for(0, lambda n: rru.LSTM(10, n))
+
+
+def test_a_model_that_does_not_grow():
+    with pytest.raises(ValueError, match=r"build must use its hidden size: at 128 .* fits a budget of 100"):
+        rru.hidden_size_for(100, lambda n: nn.Linear(2, 2))

@@ -1,0 +1,239 @@
+"""Everything torch users do to a module works: saving, copying, casting, compiling, exporting."""
+
+import copy
+import io
+import pickle
+import time
+
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+import rru
+from tests.variants import CELLS, VARIANTS, assert_same, randomize, state_parts
+
+every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+
+
+@every_variant
+def test_state_dict(variant):
+    layer, other = (variant.build(num_layers=2, bidirectional=True) for _ in range(2))
+    x = torch.randn(4, 2, 3).double()
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(x)[0], layer(x)[0])
+
+
+@every_variant
+def test_safetensors(variant, tmp_path):
+    layer, other = (variant.build(num_layers=2) for _ in range(2))
+    x = torch.randn(4, 2, 3).double()
+    safetensors.torch.save_model(layer, str(tmp_path / "layer.safetensors"))
+    safetensors.torch.load_model(other, str(tmp_path / "layer.safetensors"))
+    assert torch.equal(other(x)[0], layer(x)[0])
+
+
+@every_variant
+def test_deepcopy_and_pickle(variant):
+    layer = variant.build(num_layers=2, dropout=0.5)
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    copies = copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, weights_only=False)
+    x = torch.randn(4, 2, 3).double()
+    for duplicate in copies:
+        assert duplicate.dropout == 0.5
+        assert torch.equal(duplicate.eval()(x)[0], layer.eval()(x)[0])
+        with torch.no_grad():
+            next(duplicate.parameters()).zero_()  # a copy's weights are its own
+    assert next(layer.parameters()).any()
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_dtypes(variant, dtype):
+    double = variant.build(num_layers=2)
+    x = torch.randn(4, 2, 3).double()
+    wanted = double(x)[0]
+    layer = copy.deepcopy(double).to(dtype)
+    outputs, state = layer(x.to(dtype), lengths=torch.tensor([4, 4]))
+    assert {outputs.dtype, *(part.dtype for part in state_parts(state))} == {dtype}
+    assert_same(outputs.double(), wanted, {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 0.2}[dtype])
+    outputs.sum().backward()
+    assert all(parameter.grad.dtype == dtype for parameter in layer.parameters())
+
+
+@every_variant
+def test_meta_device_and_materializing(variant):
+    layer = variant.layer(3, 4, device="meta", **variant.options)
+    assert layer(torch.zeros(5, 2, 3, device="meta"))[0].shape[:2] == (5, 2)
+    layer.to_empty(device="cpu").reset_parameters()
+    assert layer(torch.randn(5, 2, 3))[0].isfinite().all()
+
+
+@every_variant
+def test_autocast(variant):
+    layer = variant.build(num_layers=2, dtype=torch.float32)
+    x, lengths = torch.randn(6, 2, 3), torch.tensor([6, 4])
+    wanted, _ = layer(x, lengths=lengths)
+    with torch.autocast("cpu"):
+        outputs, state = layer(x, lengths=lengths)
+    outputs.float().sum().backward()
+    assert_same(outputs.float(), wanted, 0.2)
+    assert all(part.dtype == torch.float32 for part in state_parts(state))  # states add up over time: not rounded
+    assert all(parameter.grad.dtype == torch.float32 for parameter in layer.parameters())
+
+
+def gradients(layer, run, x):
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    outputs, state = run(x)
+    (outputs.sin().sum() + sum(part.cos().sum() for part in state_parts(state))).backward()
+    return outputs, state, [x.grad, *(parameter.grad for parameter in layer.parameters())]
+
+
+@every_variant
+@pytest.mark.parametrize("autocast", [False, True])
+def test_compile_in_one_graph_gives_the_same_numbers_and_gradients(variant, autocast):
+    torch.compiler.reset()
+    layer = variant.build(num_layers=2, bidirectional=True, dtype=torch.float32)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x, lengths = torch.randn(6, 3, 3), torch.tensor([6, 2, 1])
+
+    def run(module):
+        def call(x):
+            with torch.autocast("cpu", enabled=autocast):
+                return module(x, lengths=lengths)
+
+        return call
+
+    outputs, state, found = gradients(layer, run(compiled), x)
+    wanted_outputs, wanted_state, wanted = gradients(layer, run(layer), x)
+    tolerance = 0.02 if autocast else 1e-5
+    assert_same(outputs, wanted_outputs, tolerance)
+    assert_same(state, wanted_state, tolerance)
+    largest = max(gradient.abs().max().item() for gradient in wanted)
+    for gradient, wanted_gradient in zip(found, wanted, strict=True):
+        torch.testing.assert_close(gradient, wanted_gradient, rtol=tolerance, atol=tolerance * largest)
+
+
+@every_cell
+def test_compile_with_dropout_draws_a_new_mask_each_time_and_one_for_both_passes(variant):
+    torch.compiler.reset()
+    layer = variant.build(dropout=0.5)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = torch.randn(6, 3, 3).double()
+    assert not torch.equal(compiled(x)[0], compiled(x)[0])
+
+    def seeded(module):
+        def call(x):
+            torch.manual_seed(3)
+            return module(x)
+
+        return call
+
+    outputs, _, found = gradients(layer, seeded(compiled), x)
+    wanted_outputs, _, wanted = gradients(layer, seeded(layer), x)
+    assert_same(outputs, wanted_outputs)
+    assert_same(tuple(found), tuple(wanted))
+
+
+def test_compile_with_the_default_compiler():
+    torch.compiler.reset()
+    model = nn.Sequential(rru.RRU(3, 4, num_layers=2, bidirectional=True), First(), nn.Linear(8, 2))
+    x = torch.randn(6, 3, 3)
+    compiled = torch.compile(model, fullgraph=True)
+    torch.testing.assert_close(compiled(x), model(x))
+    compiled(x).sum().backward()
+
+
+class First(nn.Module):
+    def forward(self, pair):
+        return pair[0]
+
+
+def graph_of(layer, x):
+    """The nodes of the graph that torch.compile makes, and how long it took."""
+    torch.compiler.reset()
+    sizes = []
+
+    def backend(graph, example_inputs):
+        sizes.append(len(graph.graph.nodes))
+        return graph.forward
+
+    start = time.perf_counter()
+    torch.compile(layer, fullgraph=True, backend=backend)(x)
+    return sizes, time.perf_counter() - start
+
+
+@every_cell
+def test_the_compiled_graph_does_not_grow_with_the_sequence(variant):
+    layer = variant.build(num_layers=2)
+    short, _ = graph_of(layer, torch.randn(2, 3, 3).double())
+    long, _ = graph_of(layer, torch.randn(2000, 3, 3).double())
+    assert short == long
+
+
+def test_lengths_are_checked_in_a_compiled_graph_too():
+    torch.compiler.reset()
+    compiled = torch.compile(rru.RRU(3, 4), fullgraph=True, backend="aot_eager")
+    with pytest.raises(ValueError, match="lengths must be from 1 to 6, the steps of the input; got 7"):
+        compiled(torch.randn(6, 2, 3), lengths=torch.tensor([6, 7]))
+
+
+@every_variant
+def test_export_with_free_batch_and_time(variant):
+    layer = variant.build(num_layers=2, bidirectional=True).eval()
+    steps, batch = torch.export.Dim("steps"), torch.export.Dim("batch")
+    program = torch.export.export(
+        layer,
+        (torch.randn(5, 3, 3).double(),),
+        {"lengths": torch.tensor([5, 1, 2])},
+        dynamic_shapes={"input": {0: steps, 1: batch}, "lengths": {0: batch}},
+    )
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    x, lengths = torch.randn(9, 2, 3).double(), torch.tensor([4, 9])
+    outputs, state = loaded(x, lengths=lengths)
+    wanted_outputs, wanted_state = layer(x, lengths=lengths)
+    assert_same(outputs, wanted_outputs)
+    assert_same(state, wanted_state)
+
+
+@every_cell
+def test_the_cell_compiles_and_exports(variant):
+    torch.compiler.reset()
+    cell = variant.build().cells[0].eval()
+    x = torch.randn(3, 3).double()
+    assert_same(torch.compile(cell, fullgraph=True, backend="aot_eager")(x)[0], cell(x)[0])
+    assert_same(torch.export.export(cell, (x,)).module()(x)[0], cell(x)[0])
+
+
+@every_cell
+def test_parametrized_weights(variant):
+    layer = randomize(variant.layer(3, 4))
+    nn.utils.parametrizations.spectral_norm(layer.cells[0], "weight_h")
+    layer.eval()
+    x = torch.randn(5, 2, 3)
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert_same(compiled(x)[0], layer(x)[0], 1e-6)
+
+
+@every_cell
+def test_functional_transforms(variant):
+    layer = variant.build()
+    parameters = dict(layer.named_parameters())
+    x = torch.randn(4, 3, 3).double()
+
+    def loss(parameters, sequence):
+        return torch.func.functional_call(layer, parameters, (sequence,))[0].square().sum()
+
+    per_sequence = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 1))(parameters, x)
+    layer.zero_grad()
+    layer(x)[0].square().sum().backward()
+    for name, parameter in layer.named_parameters():
+        assert_same(per_sequence[name].sum(0), parameter.grad)

@@ -1,0 +1,72 @@
+"""The documents tell the truth: their code runs, the lines they quote are there, their links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCKS = [
+    pytest.param(block, id=f"{document.name}-{index}")
+    for document in DOCUMENTS
+    if document.name != "CONTRIBUTING.md"  # its cell is run by tests/nn/test_registry.py
+    for index, block in enumerate(re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_code_runs_and_gives_the_shapes_and_numbers_its_comments_claim(block):
+    names = {}
+    exec(block, names)
+    for targets, shapes in re.findall(r"^(\w+(?:, \w+)*) = .*# ((?:\([\d, ]+\)(?:, )?)+)$", block, re.MULTILINE):
+        claimed = [tuple(map(int, shape.split(","))) for shape in re.findall(r"\(([\d, ]+)\)", shapes)]
+        assert [tuple(names[target].shape) for target in targets.split(", ")] == claimed
+    for target, number in re.findall(r"^(\w+) = .*: ([\d_]+)$", block, re.MULTILINE):
+        assert names[target] == int(number)
+
+
+def test_the_readme_shows_the_drop_in():
+    assert [block for block in BLOCKS if block.id == "README.md-0"]
+
+
+def test_every_line_quoted_beside_an_equation_is_in_the_code():
+    document = (ROOT / "docs" / "layers.md").read_text()
+    section = document.split("## Each equation beside its line")[1].split("\n## ")[0]
+    lines = [re.sub(r" *#.*", "", line).strip() for line in (ROOT / "src/rru/nn/rru.py").read_text().splitlines()]
+    quoted = [row.split("|")[4].strip().strip("`") for row in section.splitlines() if re.match(r"\| [1-6 ]?\s*\|", row)]
+    quoted.append(re.search(r"in `initial_state`: `(.*)`", section).group(1))
+    assert len(quoted) == 11
+    for line in quoted:
+        assert line in lines
+
+
+def test_the_signature_in_the_document_is_the_signature():
+    import inspect
+
+    import rru
+
+    document = (ROOT / "docs" / "layers.md").read_text()
+    shown = re.search(r"rru\.RRU\((.*?)\)\n```", document, re.DOTALL).group(1)
+    actual = inspect.signature(rru.RRU)
+    parameters = [parameter.replace(annotation=parameter.empty) for parameter in actual.parameters.values()]
+    plain = str(actual.replace(parameters=parameters, return_annotation=actual.empty))[1:-1]
+    assert re.sub(r"\s+", " ", shown).replace('"', "'") == plain
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_lead_somewhere(document):
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for target in re.findall(r"\]\(([^)]+)\)", document.read_text()):
+        path, _, anchor = target.partition("#")
+        assert (document.parent / path).exists()
+        if not path:
+            assert anchor in anchors
+
+
+def test_every_make_target_in_the_documents_exists():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in DOCUMENTS:
+        named = re.findall(r"(?:^|`)make ([\w-]+)", document.read_text(), re.MULTILINE)
+        assert set(named) <= targets
