@@ -34,7 +34,9 @@ def test_every_line_quoted_beside_an_equation_is_in_the_code():
     document = (ROOT / "docs" / "layers.md").read_text()
     section = document.split("## Each equation beside its line")[1].split("\n## ")[0]
     lines = [re.sub(r" *#.*", "", line).strip() for line in (ROOT / "src/rru/nn/rru.py").read_text().splitlines()]
-    quoted = [row.split("|")[4].strip().strip("`") for row in section.splitlines() if re.match(r"\| [1-6 ]?\s*\|", row)]
+    quoted = [row.split("|")[4].strip().strip("`") for row in section.splitlines() if re.match(r"\| [1-6]? ?\|", row)][
+        1:
+    ]  # without the head
     quoted.append(re.search(r"in `initial_state`: `(.*)`", section).group(1))
     assert len(quoted) == 11
     for line in quoted:
