@@ -5,6 +5,8 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 import rru
+from rru import scan
+from rru.scan.library import warn_once
 from tests.variants import CELLS, VARIANTS
 
 every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
@@ -64,9 +66,30 @@ def test_constructors_of_the_rivals():
         rru.LSTM(3, 4, forget_bais=1.0)
 
 
-def test_a_backend_that_was_not_built():
+def test_a_backend_that_was_not_built(monkeypatch):
+    monkeypatch.setattr(scan, "BUILT", False)
     with pytest.raises(RuntimeError, match="backend 'native' is not part of this build; use 'auto' or 'reference'"):
         rru.RRU(3, 4, backend="native")
+    warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="rru was installed without its native scans"):
+        rru.RRU(3, 4)(torch.randn(20, 2, 3))
+    rru.RRU(3, 4)(torch.randn(20, 2, 3))  # says so once
+
+
+def test_what_the_native_back_end_cannot_run():
+    with pytest.raises(RuntimeError, match=r"'native' cannot run this: .* the weights are torch\.bfloat16; use 'auto'"):
+        rru.RRU(3, 4, backend="native", dtype=torch.bfloat16)(torch.randn(5, 2, 3).bfloat16())
+    with pytest.raises(
+        RuntimeError, match="'native' cannot run this: native scans run on the CPU, the input is on meta"
+    ):
+        rru.RRU(3, 4, backend="native", device="meta")(torch.randn(5, 2, 3, device="meta"))
+
+
+def test_gradients_of_gradients_of_native_scans():
+    x = torch.randn(5, 2, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(rru.RRU(3, 4, backend="native")(x)[0].sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no gradients of gradients: use backend='reference'"):
+        gradient.sum().backward()
 
 
 @every_cell

@@ -5,9 +5,9 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
-from tests.variants import VARIANTS, random_state, state_parts
+from tests.variants import NATIVE, VARIANTS, random_state, state_parts
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE], ids=str)
 
 
 def as_function(layer, lengths, seed=0):
@@ -44,7 +44,7 @@ def test_gradients_with_dropout(variant):
     assert gradcheck(as_function(layer, lengths=None), arguments(layer, torch.randn(4, 2, 2).double()))
 
 
-@every_variant
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_gradients_of_gradients(variant):
     layer = variant.build(input_size=2, hidden_size=2, bidirectional=True)
     run = as_function(layer, lengths=torch.tensor([2, 1]))

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from tests.variants import VARIANTS, assert_same, random_state, state_parts
+from tests.variants import NATIVE, VARIANTS, assert_same, random_state, state_parts
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE], ids=str)
 
 
 @st.composite

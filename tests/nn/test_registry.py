@@ -17,8 +17,8 @@ CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 @pytest.fixture
 def own_cell(monkeypatch):
     """The cell that CONTRIBUTING.md adds, forgotten again afterwards."""
-    monkeypatch.setattr(registry, "_layers", dict(registry._layers))
-    monkeypatch.setattr(operator, "builders", dict(operator.builders))
+    for known in (registry._layers, operator.registered):
+        monkeypatch.setitem(known, "janet", None)
     (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     names = {"__name__": "own_cell"}
     exec(source, names)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from rru.nn import checks
 from rru.scan.dropout import dropout_mask, dropout_seed
-from rru.scan.reference import State
+from rru.scan.operator import registered
+from rru.scan.reference import State, autocast_dtype
 
 PublicState = Tensor | tuple[Tensor, ...]
 """A state as users see it: a tensor where a cell has one (RRU, GRU), a tuple of them where it has more (LSTM)."""
@@ -31,6 +32,7 @@ class Cell(nn.Module, ABC):
 
     state_names: ClassVar[tuple[str, ...]] = ("h",)
     name: ClassVar[str | None] = None  # set by `register_cell`
+    kernel: ClassVar[str | None] = None  # which native scan computes this very class; not inherited
 
     options: str
     """The constructor's arguments but `dropout`, as JSON: with `weights()`, all there is to know of the cell."""
@@ -39,10 +41,20 @@ class Cell(nn.Module, ABC):
         self, input_size: int, hidden_size: int, output_size: int | None = None, *, dropout: float = 0.0
     ) -> None:
         super().__init__()
+        self.built_as = type(self)  # torch's parametrizations put another class in its place
         self.input_size = checks.positive("input_size", input_size)
         self.hidden_size = checks.positive("hidden_size", hidden_size)
         self.output_size = hidden_size if output_size is None else checks.positive("output_size", output_size)
-        self.dropout = checks.rate("dropout", dropout)
+        self.dropout = dropout
+
+    @property
+    def dropout(self) -> float:
+        """The share dropout drops while training; may be set at any time."""
+        return self._dropout
+
+    @dropout.setter
+    def dropout(self, rate: float) -> None:
+        self._dropout = checks.rate("dropout", rate)
 
     def allocate(
         self, shapes: Mapping[str, tuple[int, ...]], device: torch.device | str | None, dtype: torch.dtype | None
@@ -51,9 +63,26 @@ class Cell(nn.Module, ABC):
         for name, size in shapes.items():
             self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
         self._weight_names = tuple(shapes)
-        arguments = [name for name in inspect.signature(type(self)).parameters if name not in _NOT_OPTIONS]
-        self.options = json.dumps({name: getattr(self, name) for name in arguments})
+        arguments = inspect.signature(type(self)).parameters
+        self._option_names = tuple(name for name in arguments if name not in ("dropout", "device", "dtype"))
+        self._describe()
         self.reset_parameters()
+
+    def _describe(self) -> None:
+        """Writes down the options as they are now."""
+        options = {}
+        for name in self._option_names:
+            if not hasattr(self, name):
+                raise TypeError(f"{type(self).__name__} must keep its argument {name!r} as an attribute of that name")
+            options[name] = value = getattr(self, name)
+            if not isinstance(value, str | int | float | None):
+                raise TypeError(f"{type(self).__name__}: {name} must be a string or a number, got {value!r}")
+        self.options = json.dumps(options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in self.__dict__.get("_option_names", ()):
+            self._describe()
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -81,8 +110,7 @@ class Cell(nn.Module, ABC):
 
     def initial_state(self, batch: int) -> State:
         """The state before the first step where the user gives none: a (B, n) for each of `state_names`."""
-        weight = self.weights()[0]
-        return tuple(weight.new_zeros(batch, self.hidden_size) for _ in self.state_names)
+        return tuple(self._like.new_zeros(batch, self.hidden_size) for _ in self.state_names)
 
     def forward(self, input: Tensor, state: PublicState | None = None) -> tuple[Tensor, Any]:
         """One step.
@@ -103,27 +131,63 @@ class Cell(nn.Module, ABC):
             parts = self.checked_state(state, (*lead, self.hidden_size), "([batch,] hidden_size)")
             before = tuple(part.reshape(-1, self.hidden_size) for part in parts)
         seed = self.new_seed(x.device)
-        keep = None if seed is None else dropout_mask(seed, 0, len(x), self.mask_size, self.dropout, x.dtype)
+        keep = None if seed is None else dropout_mask(seed, 0, len(x), self.mask_size, self.dropout, self.dtype)
         features, after = self.step(self.project(x), before, keep)
         output = self.readout(features).reshape(*lead, self.output_size)
         return output, self.public_state(tuple(part.reshape(*lead, self.hidden_size) for part in after))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self._like.dtype
+
+    @property
+    def _like(self) -> Tensor:
+        """Some parameter, to make tensors like the weights without computing one that is parametrized."""
+        return next(self.parameters())
 
     def new_seed(self, device: torch.device) -> Tensor | None:
         """A seed for dropout's masks from torch's generator; None where there is no dropout to do."""
         return dropout_seed(device) if self.training and self.dropout > 0 else None
 
+    def named_weights(self) -> dict[str, Tensor]:
+        """The weights by name, in the order of `allocate`; each is read once, as parametrizations make them anew."""
+        return {name: getattr(self, name) for name in self._weight_names}
+
     def weights(self) -> list[Tensor]:
         """The weights, in the order of `allocate`."""
-        return [getattr(self, name) for name in self._weight_names]
+        return list(self.named_weights().values())
+
+    def bound(self, matrices: torch.dtype | None = None) -> "Cell":
+        """This cell on its weights as they are now, for a whole scan; its matrices cast to the given type."""
+        weights = self.named_weights()
+        if matrices is not None:
+            weights |= {name: weight.to(matrices) for name, weight in weights.items() if weight.dim() > 1}
+        cell: Cell = object.__new__(self.built_as)
+        cell.__dict__ |= self.__dict__ | {"_parameters": {}} | weights
+        return cell
 
     @classmethod
-    def from_weights(cls, weights: list[Tensor], **options: Any) -> Self:
-        """A cell that computes with the given tensors and has no parameters of its own."""
-        cell = cls(**options | {"device": "meta"})
-        for name, weight in zip(cell._weight_names, weights, strict=True):
-            delattr(cell, name)
-            setattr(cell, name, weight)
+    def from_weights(cls, weights: list[Tensor], options: str, dropout: float) -> Self:
+        """The cell that these options and weights describe, with no parameters of its own."""
+        arguments: dict[str, Any] = json.loads(options)
+        cell = cls(**arguments | {"dropout": dropout, "device": "meta"})
+        if cell.options != options:
+            raise RuntimeError(f"{cls.__name__} must keep its arguments as they are; {options} became {cell.options}")
+        cell.__dict__ |= {"_parameters": {}} | dict(zip(cell._weight_names, weights, strict=True))
         return cell
+
+    def check_graph(self) -> None:
+        """Raises unless a graph can make this cell again from its name, options and weights."""
+        known = registered.get(self.name or "")
+        if known is not self.built_as:
+            raise RuntimeError(
+                f"{self.built_as.__name__} must be registered (rru.register_cell) to be compiled or exported"
+            )
+        others = [name for name, _ in self.named_children() if name != "parametrizations"]
+        others += [name for name, _ in self.named_buffers(recurse=False)]
+        if others:
+            raise RuntimeError(f"{self.built_as.__name__} holds more than its weights, which no graph knows: {others}")
 
     def check_input(self, input: Tensor, ranks: Mapping[int, str]) -> None:
         """Raises unless `input` has one of the given ranks, m features, and the weights' dtype and device."""
@@ -154,18 +218,19 @@ class Cell(nn.Module, ABC):
         return state[0] if len(self.state_names) == 1 else state
 
     def _check_like_weights(self, name: str, tensor: Tensor) -> None:
-        weight = self.weights()[0]
+        weight = self._like
         if tensor.device != weight.device:
             raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them by .to()")
-        if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
-            raise TypeError(f"{name} must be {weight.dtype} as the weights are, got {tensor.dtype}")
+        allowed = [weight.dtype]
+        if autocast_dtype(tensor.device.type) is not None:
+            allowed = [torch.float32, torch.bfloat16, torch.float16]
+        if tensor.dtype not in allowed:
+            wanted = f"{weight.dtype} as the weights are" if len(allowed) == 1 else "of 32 or 16 bits under autocast"
+            raise TypeError(f"{name} must be {wanted}, got {tensor.dtype}")
 
     def extra_repr(self) -> str:
         described = ", ".join(f"{name}={value!r}" for name, value in json.loads(self.options).items())
         return f"{described}, dropout={self.dropout}"
-
-
-_NOT_OPTIONS = ("dropout", "device", "dtype")
 
 
 @torch.no_grad()

@@ -21,6 +21,13 @@ def non_negative(name: str, value: int) -> int:
     return value if value == 0 and not isinstance(value, bool) else positive(name, value)
 
 
+def flag(name: str, value: bool) -> bool:
+    """Yes or no, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def real(name: str, value: float) -> float:
     """A finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):

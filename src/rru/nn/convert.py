@@ -9,11 +9,14 @@ from torch import Tensor, nn
 from rru.nn.layer import Layer
 
 
-def arguments(module: nn.RNNBase | Layer) -> dict[str, Any]:
-    """The constructor arguments that torch's layers and ours share, from either."""
-    if module.dropout > 0:
+def arguments(module: Any, expected: type) -> dict[str, Any]:
+    """The constructor arguments that torch's layers and ours share, from a module that must be of the expected type."""
+    if not issubclass(type(module), expected):
+        raise TypeError(f"only a {expected.__module__}.{expected.__name__} converts, got {type(module).__name__}")
+    rates = [cell.dropout for cell in module.cells] if isinstance(module, Layer) else [module.dropout]
+    if max(rates) > 0:
         raise ValueError(
-            f"dropout must be 0 to convert, got {module.dropout}: torch drops outputs between layers, rru the "
+            f"dropout must be 0 to convert, got {max(rates)}: torch drops outputs between layers, rru the "
             "candidate inside each step, and neither can stand for the other; set module.dropout = 0 first"
         )
     if getattr(module, "proj_size", 0):
@@ -21,6 +24,12 @@ def arguments(module: nn.RNNBase | Layer) -> dict[str, Any]:
     names = ("input_size", "hidden_size", "num_layers", "batch_first", "bidirectional")
     weight = next(module.parameters())
     return {name: getattr(module, name) for name in names} | {"device": weight.device, "dtype": weight.dtype}
+
+
+def copy(source: Tensor, target: Tensor) -> None:
+    """Copies values, and whether they are to be learned."""
+    target.copy_(source)
+    target.requires_grad_(source.requires_grad)
 
 
 def weights(module: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
@@ -31,5 +40,5 @@ def weights(module: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor
             if module.bias:
                 bias_ih, bias_hh = (getattr(module, f"bias_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))
             else:
-                bias_ih = bias_hh = torch.zeros_like(weight_ih[:, 0])
+                bias_ih = bias_hh = torch.zeros_like(weight_ih[:, 0], requires_grad=False)  # ours is there, but frozen
             yield weight_ih, weight_hh, bias_ih, bias_hh

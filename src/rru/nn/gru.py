@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rru.nn import convert
+from rru.nn import checks, convert
 from rru.nn.cell import Cell, glorot
 from rru.nn.layer import Layer, LayerOptions
 from rru.nn.registry import register_cell
@@ -24,6 +24,8 @@ class GRUCell(Cell):
     **Arguments:** as for `rru.GRU`.
     """
 
+    kernel = "gru"
+
     weight_x: Tensor  # (3n, m), rows in torch's order: reset gate, update gate, candidate
     weight_h: Tensor  # (3n, n)
     bias: Tensor  # (3n,)
@@ -40,7 +42,7 @@ class GRUCell(Cell):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, dropout=dropout)
-        self.reset_after = reset_after
+        self.reset_after = checks.flag("reset_after", reset_after)
         m, n = self.input_size, self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"weight_x": (3 * n, m), "weight_h": (3 * n, n), "bias": (3 * n,)}
         self.allocate(shapes | ({"bias_h": (n,)} if reset_after else {}), device, dtype)
@@ -108,27 +110,28 @@ class GRU(Layer):
     @torch.no_grad()
     def from_torch(cls, module: nn.GRU) -> Self:
         """A layer, with `reset_after`, that computes what `module` computes."""
-        layer = cls(reset_after=True, **convert.arguments(module))
+        layer = cls(reset_after=True, **convert.arguments(module, nn.GRU))
         candidate = slice(2 * layer.hidden_size, None)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
-            cell.weight_x.copy_(weight_ih)
-            cell.weight_h.copy_(weight_hh)
-            cell.bias.copy_(bias_ih + bias_hh)
-            cell.bias[candidate] = bias_ih[candidate]
-            cell.bias_h.copy_(bias_hh[candidate])
+            convert.copy(weight_ih, cell.weight_x)
+            convert.copy(weight_hh, cell.weight_h)
+            convert.copy(bias_ih, cell.bias)
+            cell.bias[: 2 * layer.hidden_size] += bias_hh[: 2 * layer.hidden_size]
+            convert.copy(bias_hh[candidate], cell.bias_h)
         return layer.train(module.training)
 
     @torch.no_grad()
     def to_torch(self) -> nn.GRU:
         """A `torch.nn.GRU` that computes what this layer computes; needs `reset_after`."""
-        if not self.cells[0].reset_after:
+        if not all(cell.reset_after for cell in self.cells):
             raise ValueError("reset_after must be True to convert: torch.nn.GRU resets after the product, got False")
-        module = nn.GRU(**convert.arguments(self))
+        module = nn.GRU(**convert.arguments(self, type(self)))
         candidate = slice(2 * self.hidden_size, None)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(self.cells, convert.weights(module), strict=True):
-            weight_ih.copy_(cell.weight_x)
-            weight_hh.copy_(cell.weight_h)
-            bias_ih.copy_(cell.bias)
+            convert.copy(cell.weight_x, weight_ih)
+            convert.copy(cell.weight_h, weight_hh)
+            convert.copy(cell.bias, bias_ih)
             bias_hh.zero_()
             bias_hh[candidate] = cell.bias_h
+            bias_hh.requires_grad_(cell.bias_h.requires_grad)
         return module.train(self.training)

@@ -50,8 +50,8 @@ class Layer(nn.Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = checks.positive("num_layers", num_layers)
-        self.batch_first = batch_first
-        self.bidirectional = bidirectional
+        self.batch_first = checks.flag("batch_first", batch_first)
+        self.bidirectional = checks.flag("bidirectional", bidirectional)
         self.backend = backend
         self.cells: Any = nn.ModuleList()  # one `cell_class` for each layer and direction, in the order of the states
         options |= {"dropout": dropout, "device": device, "dtype": dtype}
@@ -76,8 +76,9 @@ class Layer(nn.Module):
 
     @dropout.setter
     def dropout(self, rate: float) -> None:
+        checks.rate("dropout", rate)
         for cell in self.cells:
-            cell.dropout = checks.rate("dropout", rate)
+            cell.dropout = rate
 
     @overload
     def forward(
@@ -143,6 +144,8 @@ class Layer(nn.Module):
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
                 cell: Cell = self.cells[index]
+                for hook in cell._forward_pre_hooks.values():  # pruning, and whatever else makes weights anew
+                    hook(cell, (x, before[index]))
                 output, last = scan.run(
                     cell,
                     x,
@@ -190,8 +193,9 @@ class Layer(nn.Module):
 def _checked_lengths(lengths: Tensor | None, batch: int, device: torch.device) -> Tensor | None:
     if lengths is None:
         return None
-    lengths = torch.as_tensor(lengths)
+    if not isinstance(lengths, Tensor):
+        lengths = torch.tensor(lengths, dtype=None if lengths else torch.int64)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")
     checks.shape("lengths", lengths, (batch,), "(batch,)")
-    return lengths.to(device)
+    return lengths.to(device, torch.int64)

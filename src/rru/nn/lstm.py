@@ -25,6 +25,7 @@ class LSTMCell(Cell):
     """
 
     state_names = ("h", "c")
+    kernel = "lstm"
 
     weight_x: Tensor  # (4n, m), rows in torch's order: input gate, forget gate, candidate, output gate
     weight_h: Tensor  # (4n, n)
@@ -95,22 +96,23 @@ class LSTM(Layer):
     @torch.no_grad()
     def from_torch(cls, module: nn.LSTM) -> Self:
         """A layer that computes what `module` computes; its forget bias is in `bias`, the constant is zero."""
-        layer = cls(forget_bias=0.0, **convert.arguments(module))
+        layer = cls(forget_bias=0.0, **convert.arguments(module, nn.LSTM))
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
-            cell.weight_x.copy_(weight_ih)
-            cell.weight_h.copy_(weight_hh)
-            cell.bias.copy_(bias_ih + bias_hh)
+            convert.copy(weight_ih, cell.weight_x)
+            convert.copy(weight_hh, cell.weight_h)
+            convert.copy(bias_ih, cell.bias)
+            cell.bias += bias_hh
         return layer.train(module.training)
 
     @torch.no_grad()
     def to_torch(self) -> nn.LSTM:
         """A `torch.nn.LSTM` that computes what this layer computes."""
-        module = nn.LSTM(**convert.arguments(self))
+        module = nn.LSTM(**convert.arguments(self, type(self)))
         forget = slice(self.hidden_size, 2 * self.hidden_size)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(self.cells, convert.weights(module), strict=True):
-            weight_ih.copy_(cell.weight_x)
-            weight_hh.copy_(cell.weight_h)
-            bias_ih.copy_(cell.bias)
+            convert.copy(cell.weight_x, weight_ih)
+            convert.copy(cell.weight_h, weight_hh)
+            convert.copy(cell.bias, bias_ih)
             bias_ih[forget] += cell.forget_bias
-            bias_hh.zero_()
+            bias_hh.zero_().requires_grad_(cell.bias.requires_grad)
         return module.train(self.training)

@@ -25,6 +25,7 @@ class MogrifierLSTMCell(Cell):
     """
 
     state_names = ("h", "c")
+    kernel = "mogrifier"
 
     weight_x: Tensor  # (4n, m), rows: input gate, forget gate, candidate, output gate
     weight_h: Tensor  # (4n, n)

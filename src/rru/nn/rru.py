@@ -27,6 +27,8 @@ class RRUCell(Cell):
     **Shapes:** m = `input_size`, n = `hidden_size`, p = `output_size`, g = `expanded_size` = round(q (m + n)).
     """
 
+    kernel = "rru"
+
     weight_x: Tensor  # W^x (g, m)
     weight_h: Tensor  # W^h (g, n)
     bias_j: Tensor  # b^j (g,)
@@ -56,10 +58,10 @@ class RRUCell(Cell):
         super().__init__(input_size, hidden_size, output_size, dropout=dropout)
         self.expansion = checks.real("expansion", expansion)
         self.relu_layers = checks.positive("relu_layers", relu_layers)
-        self.normalize = normalize
+        self.normalize = checks.flag("normalize", normalize)
         self.rezero = checks.choice("rezero", rezero, ("vector", "scalar"))
         self.residual = _check_residual(residual)
-        self.activate_outputs = activate_outputs
+        self.activate_outputs = checks.flag("activate_outputs", activate_outputs)
         m, n, p = self.input_size, self.hidden_size, self.output_size
         g = self.expanded_size = round(expansion * (m + n))
         if g < 1:
@@ -120,7 +122,7 @@ class RRUCell(Cell):
         if self.residual == "learned":
             self.S.uniform_(0.01, 0.99).logit_().div_(10)
         elif isinstance(self.residual, float):
-            self.S.fill_(self.residual).logit_().div_(10)
+            self.S.fill_(math.log(self.residual / (1 - self.residual)) / 10)
 
 
 @register_cell("rru")

@@ -32,11 +32,25 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
 
     def parameters(hidden_size: int) -> int:
         with torch.device("meta"):
-            return count_parameters(build(hidden_size))
+            model = build(hidden_size)
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"build must return a torch module, got {type(model).__name__}")
+        return count_parameters(model)
 
-    if (smallest := parameters(1)) > budget:
-        raise ValueError(f"budget must be at least {smallest}, what the model needs at hidden size 1; got {budget}")
-    fits, exceeds = 1, 2
+    smallest, error = 1, None
+    while smallest <= budget:  # some models, such as a narrow RRU, cannot be built at the smallest sizes
+        try:
+            needed = parameters(smallest)
+            break
+        except ValueError as refused:
+            smallest, error = 2 * smallest, error or refused
+    else:
+        raise ValueError(f"build refused every hidden size up to the budget of {budget}") from error
+    if needed > budget:
+        raise ValueError(
+            f"budget must be at least {needed}, what the model needs at hidden size {smallest}; got {budget}"
+        )
+    fits, exceeds = smallest, 2 * smallest
     while parameters(exceeds) <= budget:
         fits, exceeds = exceeds, 2 * exceeds
         if fits > budget:

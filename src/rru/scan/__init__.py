@@ -5,22 +5,34 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from rru.scan import operator, reference
+from rru.scan import native, operator, reference
 from rru.scan.lengths import check_lengths
+from rru.scan.library import BUILT, DTYPES, warn_once
 from rru.scan.reference import State, Steps
 
 BACKENDS = ("auto", "reference", "native")
-_AVAILABLE = ("auto", "reference")
+_WORTH_PACKING = 16  # steps times sequences: with fewer, packing the weights takes longer than it saves
 
 
-class RegisteredSteps(Steps, Protocol):
-    """A cell that can also be described to a graph (`operator.py`)."""
+class AnyCell(Steps, Protocol):
+    """A cell as `rru.nn.Cell` has it."""
 
     name: ClassVar[str | None]
+    kernel: ClassVar[str | None]
+    built_as: type
     options: str
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its weights."""
+        ...
+
     def weights(self) -> list[Tensor]:
-        """Its tensors, in the order its builder takes them."""
+        """Its tensors, in the order of `from_weights`."""
+        ...
+
+    def check_graph(self) -> None:
+        """Raises unless a graph can make the cell again."""
         ...
 
 
@@ -28,12 +40,12 @@ def check_backend(backend: str) -> None:
     """Raises unless `backend` names a back end that can run here."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
-    if backend not in _AVAILABLE:
-        raise RuntimeError(f"backend {backend!r} is not part of this build; use 'auto' or 'reference'")
+    if backend == "native" and not BUILT:
+        raise RuntimeError("backend 'native' is not part of this build; use 'auto' or 'reference'")
 
 
 def run(
-    cell: RegisteredSteps,
+    cell: AnyCell,
     inputs: Tensor,
     state: State,
     *,
@@ -44,14 +56,40 @@ def run(
 ) -> tuple[Tensor, State]:
     """Runs `cell` over `inputs` (T, B, m): see `reference.scan` for the arguments and what comes back."""
     check_backend(backend)
+    obstacle = _why_not_native(cell, inputs)
+    if backend == "native" and obstacle:
+        raise RuntimeError(f"backend 'native' cannot run this: {obstacle}; use 'auto' or 'reference'")
+    if backend == "native" or (backend == "auto" and not obstacle and _pays(inputs)):
+        return native.scan(cell, inputs, state, lengths, seed, reverse)
     if not torch.compiler.is_compiling():
         check_lengths(lengths, inputs.shape[0])
         return reference.scan(cell, inputs, state, lengths, seed, reverse)
-    if cell.name is None:
-        raise RuntimeError(f"{type(cell).__name__} must be registered (rru.register_cell) to be compiled or exported")
-    device = inputs.device.type
-    autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    cell.check_graph()
+    assert cell.name is not None
+    autocast = reference.autocast_dtype(inputs.device.type)
     outputs, *last = operator.scan(
         inputs, list(state), cell.weights(), lengths, seed, cell.name, cell.options, cell.dropout, reverse, autocast
     )
     return outputs, tuple(last)
+
+
+def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
+    """What keeps the native scans from running this cell on these inputs; empty if nothing does."""
+    if "kernel" not in vars(cell.built_as):
+        return f"{cell.built_as.__name__} has no native scan"
+    if inputs.device.type != "cpu":
+        return f"native scans run on the CPU, the input is on {inputs.device}"
+    if cell.dtype not in DTYPES:
+        return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
+    if not torch.compiler.is_compiling():
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return "native scans know nothing of torch.func's transforms"
+        if not BUILT:
+            warn_once()
+    return "" if BUILT else "the native scans are not part of this build"
+
+
+def _pays(inputs: Tensor) -> bool:
+    """Whether there is enough to do to pack the weights for."""
+    steps, batch = inputs.shape[:2]
+    return torch.compiler.is_compiling() or steps * batch >= _WORTH_PACKING

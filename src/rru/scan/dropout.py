@@ -24,15 +24,17 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: Tensor) -> Tens
     c0, c1, c2, c3 = counter
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
     for _ in range(_ROUNDS):
-        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]  # wraps; the low 64 bits are what is meant
-        c0, c1, c2, c3 = (
-            (product1 >> 32 & _WORD) ^ c1 ^ k0,
-            product1 & _WORD,
-            (product0 >> 32 & _WORD) ^ c3 ^ k1,
-            product0 & _WORD,
-        )
+        high0, low0 = _product(c0, _MULTIPLIERS[0])
+        high1, low1 = _product(c2, _MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = k0 + _KEY_INCREMENTS[0] & _WORD, k1 + _KEY_INCREMENTS[1] & _WORD
     return torch.stack((c0, c1, c2, c3), dim=-1)  # by now every word depends on, and has the shape of, all four
+
+
+def _product(words: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
+    """The high and the low 32 bits of a product, in two halves: compilers need not let a signed overflow wrap."""
+    low, high = words * (multiplier & 0xFFFF), words * (multiplier >> 16)
+    return high + (low >> 16) >> 16, low + ((high & 0xFFFF) << 16) & _WORD
 
 
 def dropout_mask(seed: Tensor, step: int, batch: int, features: int, rate: float, dtype: torch.dtype) -> Tensor:

@@ -5,9 +5,7 @@ tensors, numbers and strings, so a cell travels as its registered name, its opti
 The backward pass runs the scan once more and differentiates it.
 """
 
-import json
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,8 +14,17 @@ from rru.scan import reference
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import Steps
 
-builders: dict[str, Callable[..., Steps]] = {}
-"""How to make a cell again in a graph, by name: `build(weights, **options)`. `rru.register_cell` adds to it."""
+
+class Rebuilt(Protocol):
+    """A class of cells that can be made again from what a graph knows of them."""
+
+    def from_weights(self, weights: list[Tensor], options: str, dropout: float) -> Steps:
+        """The cell of these weights and options."""
+        ...
+
+
+registered: dict[str, Rebuilt] = {}
+"""Classes of cells by name; `rru.register_cell` adds to it."""
 
 
 def _scan(
@@ -33,10 +40,14 @@ def _scan(
     autocast: torch.dtype | None,
 ) -> list[Tensor]:
     """The reference scan on plain arguments: [outputs, *last state]."""
-    steps = builders[cell](weights, dropout=dropout, **json.loads(options))
-    # The backward pass of a compiled graph runs outside the user's autocast block; the operator enters its own.
-    with torch.autocast(inputs.device.type, dtype=autocast, enabled=autocast is not None):
+    if cell not in registered:
+        raise RuntimeError(f"this graph has a cell named {cell!r}: register it (rru.register_cell) before running it")
+    steps = registered[cell].from_weights(weights, options, dropout)
+    if autocast is None:
         outputs, last = reference.scan(steps, inputs, tuple(state), lengths, seed, reverse)
+    else:  # the backward pass of a compiled graph runs outside the user's autocast block, so the operator has its own
+        with torch.autocast(inputs.device.type, dtype=autocast):
+            outputs, last = reference.scan(steps, inputs, tuple(state), lengths, seed, reverse)
     return [outputs, *last]
 
 
@@ -62,7 +73,7 @@ def scan(
 @scan.register_fake
 def _(inputs: Tensor, state: list[Tensor], weights: list[Tensor], lengths: Tensor | None, *rest: Any) -> list[Tensor]:
     # Shapes and types follow from one step of the cell itself, so that no cell has to state them a second time.
-    outputs, *last = _scan(inputs[0].unsqueeze(0), state, weights, None, *rest)
+    outputs, *last = _scan(inputs[0].unsqueeze(0), state, weights, lengths, *rest)
     return [outputs.new_empty(inputs.shape[0], *outputs.shape[1:]), *map(_empty_like, last)]
 
 

@@ -16,7 +16,14 @@ State = tuple[Tensor, ...]
 class Steps(Protocol):
     """A cell as a scan sees it: one part before the loop, one inside it, one after it."""
 
-    dropout: float
+    @property
+    def dropout(self) -> float:
+        """The share that dropout drops."""
+        ...
+
+    def bound(self, matrices: torch.dtype | None) -> "Steps":
+        """The cell on its weights as they are now, its matrices cast to the given type."""
+        ...
 
     @property
     def mask_size(self) -> int:
@@ -36,6 +43,13 @@ class Steps(Protocol):
         ...
 
 
+def autocast_dtype(device: str) -> torch.dtype | None:
+    """What autocast casts to on this type of device; None where it is off."""
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return None
+    return torch.get_autocast_dtype(device)
+
+
 def scan(
     cell: Steps,
     inputs: Tensor,
@@ -49,6 +63,7 @@ def scan(
     `lengths` (B,) says where each sequence ends: what comes after is neither read nor written but as zeros. `seed`
     turns dropout on. `reverse` runs from each sequence's own end to its start; outputs stay in the order of inputs.
     """
+    cell = cell.bound(autocast_dtype(inputs.device.type))
     steps, batch = inputs.shape[:2]
     ended: list[Tensor] | None = None
     if lengths is not None:

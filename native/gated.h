@@ -1,0 +1,297 @@
+// The rivals over time: LSTM, GRU and Mogrifier LSTM, forward and backward. The equations are in nn/lstm.py, gru.py and
+// mogrifier.py; a loop here keeps what depends on the step before, products over all steps are left to the caller.
+#pragma once
+#include "pointwise.h"
+#include "scan.h"
+
+namespace rru::RRU_ISA {
+
+// What an LSTM's last part does: gates (i, f, j, o, each n wide) to c and h, and back.
+template <typename T>
+struct LstmStep {
+  bool capped;  // Mogrifier: the input gate is at most 1 - f
+
+  // `gates` become their activations; `c` is read and written.
+  void forward(int n, T* gates, const T* keep, const T* c_before, T* c_after, T* h_after) const {
+    T *i = gates, *f = i + n, *j = f + n, *o = j + n;
+    for_each<T>(n, [&](auto load, auto store) {
+      const Vector<T> input = sigmoid<T>(load(i)), forget = sigmoid<T>(load(f));
+      const Vector<T> candidate = tanh<T>(load(j)), output = sigmoid<T>(load(o));
+      const Vector<T> share = capped ? (input > 1 - forget ? 1 - forget : input) : input;
+      const Vector<T> c = forget * load(c_before) + share * candidate * load(keep);
+      store(i, input), store(f, forget), store(j, candidate), store(o, output);
+      store(c_after, c), store(h_after, tanh<T>(c) * output);
+    });
+  }
+
+  // Gradients of the gates' sums, and of c before: `grad_c` is read and written.
+  void backward(int n, const T* gates, const T* keep, const T* c_before, const T* c_after, const T* grad_h, T* grad_c,
+                T* grad_gates) const {
+    const T *i = gates, *f = i + n, *j = f + n, *o = j + n;
+    T *grad_i = grad_gates, *grad_f = grad_i + n, *grad_j = grad_f + n, *grad_o = grad_j + n;
+    for_each<T>(n, [&](auto load, auto store) {
+      const Vector<T> input = load(i), forget = load(f), candidate = load(j), output = load(o), kept = load(keep);
+      const Vector<T> squashed = tanh<T>(load(c_after)), dh = load(grad_h);
+      const Vector<T> dc = load(grad_c) + dh * output * (1 - squashed * squashed);
+      Vector<T> share = input, through_input = Vector<T>{} + 1, through_forget{};
+      if (capped) {  // the smaller of the two takes the gradient, both half where they are equal, as torch.minimum has it
+        const Vector<T> one = Vector<T>{} + 1, half = one / 2, zero{}, rest = 1 - forget;
+        share = input > rest ? rest : input;
+        through_input = input < rest ? one : input == rest ? half : zero;
+        through_forget = one - through_input;
+      }
+      const Vector<T> dshare = dc * candidate * kept;
+      store(grad_o, dh * squashed * output * (1 - output));
+      store(grad_j, dc * share * kept * (1 - candidate * candidate));
+      store(grad_i, dshare * through_input * input * (1 - input));
+      store(grad_f, (dc * load(c_before) - dshare * through_forget) * forget * (1 - forget));
+      store(grad_c, dc * forget);
+    });
+  }
+};
+
+template <typename T>
+void lstm_forward(Arguments in) {
+  const Scan<T> scan(in);
+  const int m = scan.m, n = scan.n;
+  const T *h0 = in.tensor<T>(), *c0 = in.tensor<T>();                                      // (B, n)
+  const T *weight_x = in.tensor<T>(), *weight_h = in.tensor<T>(), *bias = in.tensor<T>();  // (4n, m), (4n, n), (4n,)
+  const LstmStep<T> lstm{false};
+  T* outputs = in.tensor<T>();                                                     // (T, B, n)
+  T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();  // (T, B, m + n), (T, B, 4n), (T, B, n)
+  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();                            // (B, n)
+
+  Packed<T> weights(m + n, 4 * n);
+  weights.put_transposed(weight_x, 4 * n, m, 0, 0);
+  weights.put_transposed(weight_h, 4 * n, n, m, 0);
+  const std::vector<T> start_row = padded<T>(weights.padded(), {{bias, 4 * n}});
+  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
+  parallel(static_cast<int>(dealt.size()), [&](int thread) {
+    const std::vector<Sequence>& sequences = dealt[thread];
+    const int rows = static_cast<int>(sequences.size());
+    Rows<T> before(rows, m + n), gates(rows, weights.padded());
+    std::vector<const T*> start(rows, start_row.data());
+    std::vector<T> keep(n, T(1));
+    for (int i = 0; i < rows; ++i) {
+      std::copy_n(row_of(h0, sequences[i].row, n), n, before.at[i] + m);
+      std::copy_n(row_of(c0, sequences[i].row, n), n, row_of(last_c, sequences[i].row, n));
+    }
+    for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
+      for (int i = 0; i < count; ++i) std::copy_n(scan.x + scan.token(sequences[i], s) * m, m, before.at[i]);
+      if (scan.save)
+        for (int i = 0; i < count; ++i)
+          std::copy_n(before.at[i], m + n, xh + scan.token(sequences[i], s) * (m + n));
+      multiply<T>(const_cast<const T**>(before.at.data()), count, weights, start.data(), gates.at.data());
+      for (int i = 0; i < count; ++i) {
+        const size_t token = scan.token(sequences[i], s);
+        T *c = row_of(last_c, sequences[i].row, n), *h = before.at[i] + m;
+        scan.mask(sequences[i], s, n, keep.data());
+        lstm.forward(n, gates.at[i], keep.data(), c, c, h);
+        std::copy_n(h, n, outputs + token * n);
+        if (scan.save) {
+          std::copy_n(gates.at[i], 4 * n, saved_gates + token * 4 * n);
+          std::copy_n(c, n, cells + token * n);
+        }
+      }
+    }
+    for (int i = 0; i < rows; ++i) std::copy_n(before.at[i] + m, n, row_of(last_h, sequences[i].row, n));
+  });
+}
+
+template <typename T>
+void lstm_backward(Arguments in) {
+  const Scan<T> scan(in);
+  const int n = scan.n;
+  in.skip();  // h0
+  const T* c0 = in.tensor<T>();
+  in.skip();  // weight_x
+  const T* weight_h = in.tensor<T>();
+  in.skip(3);  // bias, outputs, xh
+  const LstmStep<T> lstm{false};
+  const T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
+  const T *grad_outputs = in.tensor<T>(), *grad_last_h = in.tensor<T>(), *grad_last_c = in.tensor<T>();
+  T *grad_h0 = in.tensor<T>(), *grad_c0 = in.tensor<T>();  // (B, n)
+  T* grad_gates = in.tensor<T>();                          // (T, B, 4n)
+
+  Packed<T> weights(4 * n, n);
+  weights.put(weight_h, 4 * n, n, 0, 0);
+  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
+  parallel(static_cast<int>(dealt.size()), [&](int thread) {
+    const std::vector<Sequence>& sequences = dealt[thread];
+    const int rows = static_cast<int>(sequences.size());
+    Rows<T> grad_h(rows, weights.padded());
+    std::vector<const T*> from(rows);
+    std::vector<T> keep(n, T(1));
+    for (int i = 0; i < rows; ++i) {
+      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, grad_h.at[i]);
+      std::copy_n(row_of(grad_last_c, sequences[i].row, n), n, row_of(grad_c0, sequences[i].row, n));
+    }
+    for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
+      const int count = running(sequences, s);
+      for (int i = 0; i < count; ++i) {
+        const Sequence& sequence = sequences[i];
+        const size_t token = scan.token(sequence, s);
+        const T* c_before = s == 0 ? row_of(c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
+        const T* grad_output = grad_outputs + token * n;
+        T* target = grad_gates + token * 4 * n;
+        for (int f = 0; f < n; ++f) grad_h.at[i][f] += grad_output[f];
+        scan.mask(sequence, s, n, keep.data());
+        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, grad_h.at[i],
+                      row_of(grad_c0, sequence.row, n), target);
+        from[i] = target;
+      }
+      multiply<T>(from.data(), count, weights, nullptr, grad_h.at.data());
+    }
+    for (int i = 0; i < rows; ++i) std::copy_n(grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+  });
+}
+
+template <typename T>
+void gru_forward(Arguments in) {
+  const Scan<T> scan(in);
+  const int m = scan.m, n = scan.n;
+  const bool reset_after = in.number();
+  const T* h0 = in.tensor<T>();
+  const T *weight_x = in.tensor<T>(), *weight_h = in.tensor<T>(), *bias = in.tensor<T>();  // (3n, m), (3n, n), (3n,)
+  const T* bias_h = reset_after ? in.tensor<T>() : nullptr;                                // (n,)
+  T* outputs = in.tensor<T>();                            // (T, B, n)
+  T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>();  // (T, B, m + n); (T, B, 3n): r, u, candidate
+  T* inner = in.tensor<T>();  // (T, B, n): r h, or with reset_after the product with h that r multiplies
+  T* last = in.tensor<T>();   // (B, n)
+
+  // With reset_after the candidate's two products are kept apart: columns 2n.. from x, 3n.. from h.
+  Packed<T> weights(m + n, reset_after ? 4 * n : 2 * n), candidate(m + n, n);
+  weights.put_transposed(weight_x, reset_after ? 3 * n : 2 * n, m, 0, 0);
+  weights.put_transposed(weight_h, 2 * n, n, m, 0);
+  const T *candidate_x = weight_x + static_cast<size_t>(2 * n) * m, *candidate_h = weight_h + static_cast<size_t>(2 * n) * n;
+  const std::vector<T> candidate_row = padded<T>(candidate.padded(), {{bias + 2 * n, n}});
+  std::vector<T> start_row;
+  if (reset_after) {
+    weights.put_transposed(candidate_h, n, n, m, 3 * n);
+    start_row = padded<T>(weights.padded(), {{bias, 3 * n}, {bias_h, n}});
+  } else {
+    candidate.put_transposed(candidate_x, n, m, 0, 0);
+    candidate.put_transposed(candidate_h, n, n, m, 0);
+    start_row = padded<T>(weights.padded(), {{bias, 2 * n}});
+  }
+  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
+  parallel(static_cast<int>(dealt.size()), [&](int thread) {
+    const std::vector<Sequence>& sequences = dealt[thread];
+    const int rows = static_cast<int>(sequences.size());
+    Rows<T> before(rows, m + n), reset(rows, m + n), gates(rows, weights.padded()), sums(rows, candidate.padded());
+    std::vector<const T*> start(rows, start_row.data()), start_candidate(rows, candidate_row.data());
+    std::vector<T> keep(n, T(1));
+    for (int i = 0; i < rows; ++i) std::copy_n(row_of(h0, sequences[i].row, n), n, before.at[i] + m);
+    for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
+      for (int i = 0; i < count; ++i) {
+        const size_t token = scan.token(sequences[i], s);
+        std::copy_n(scan.x + token * m, m, before.at[i]);
+        if (scan.save) std::copy_n(before.at[i], m + n, xh + token * (m + n));
+      }
+      multiply<T>(const_cast<const T**>(before.at.data()), count, weights, start.data(), gates.at.data());
+      for (int i = 0; i < count; ++i) {
+        T *r = gates.at[i], *u = r + n;
+        const T* h = before.at[i] + m;
+        for_each<T>(n, [&](auto load, auto store) {
+          const Vector<T> opened = sigmoid<T>(load(r));
+          store(r, opened), store(u, sigmoid<T>(load(u)));
+          if (reset_after)
+            store(sums.at[i], load(r + 2 * n) + opened * load(r + 3 * n));
+          else
+            store(reset.at[i] + m, opened * load(h));
+        });
+        if (!reset_after) std::copy_n(before.at[i], m, reset.at[i]);
+      }
+      if (!reset_after)
+        multiply<T>(const_cast<const T**>(reset.at.data()), count, candidate, start_candidate.data(), sums.at.data());
+      for (int i = 0; i < count; ++i) {
+        const size_t token = scan.token(sequences[i], s);
+        T *u = gates.at[i] + n, *j = sums.at[i], *h = before.at[i] + m;
+        scan.mask(sequences[i], s, n, keep.data());
+        for_each<T>(n, [&](auto load, auto store) {
+          const Vector<T> squashed = tanh<T>(load(j)), update = load(u);
+          store(j, squashed);
+          store(h, update * load(h) + (1 - update) * squashed * load(keep.data()));
+        });
+        std::copy_n(h, n, outputs + token * n);
+        if (scan.save) {
+          std::copy_n(gates.at[i], 2 * n, saved_gates + token * 3 * n);
+          std::copy_n(j, n, saved_gates + token * 3 * n + 2 * n);
+          std::copy_n(reset_after ? gates.at[i] + 3 * n : reset.at[i] + m, n, inner + token * n);
+        }
+      }
+    }
+    for (int i = 0; i < rows; ++i) std::copy_n(before.at[i] + m, n, row_of(last, sequences[i].row, n));
+  });
+}
+
+template <typename T>
+void gru_backward(Arguments in) {
+  const Scan<T> scan(in);
+  const int m = scan.m, n = scan.n;
+  const bool reset_after = in.number();
+  in.skip(2);  // h0, weight_x
+  const T* weight_h = in.tensor<T>();
+  in.skip(reset_after ? 3 : 2);  // bias, bias_h, outputs
+  const T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>(), *inner = in.tensor<T>();
+  const T *grad_outputs = in.tensor<T>(), *grad_last = in.tensor<T>();
+  T* grad_h0 = in.tensor<T>();     // (B, n)
+  T* grad_gates = in.tensor<T>();  // (T, B, 3n): of the sums of r, u and the candidate
+  T* grad_inner = in.tensor<T>();  // (T, B, n): of the candidate's product with h; only with reset_after
+
+  // Towards h: from the gates, and from the candidate, whose product with h r opens or closes.
+  Packed<T> gates(2 * n, n), candidate(n, n);
+  gates.put(weight_h, 2 * n, n, 0, 0);
+  candidate.put(weight_h + static_cast<size_t>(2 * n) * n, n, n, 0, 0);
+  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
+  parallel(static_cast<int>(dealt.size()), [&](int thread) {
+    const std::vector<Sequence>& sequences = dealt[thread];
+    const int rows = static_cast<int>(sequences.size());
+    Rows<T> grad_h(rows, gates.padded()), through(rows, gates.padded()), decayed(rows, gates.padded());
+    std::vector<const T*> from(rows);
+    std::vector<T> keep(n, T(1));
+    for (int i = 0; i < rows; ++i) std::copy_n(row_of(grad_last, sequences[i].row, n), n, grad_h.at[i]);
+    for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
+      const int count = running(sequences, s);
+      for (int i = 0; i < count; ++i) {
+        const size_t token = scan.token(sequences[i], s);
+        const T *r = saved_gates + token * 3 * n, *u = r + n, *j = u + n, *h = xh + token * (m + n) + m;
+        const T *grad_output = grad_outputs + token * n, *product = inner + token * n;
+        T *grad_r = grad_gates + token * 3 * n, *grad_u = grad_r + n, *grad_j = grad_u + n;
+        scan.mask(sequences[i], s, n, keep.data());
+        for_each<T>(n, [&](auto load, auto store) {
+          const Vector<T> dh = load(grad_h.at[i]) + load(grad_output), update = load(u), squashed = load(j);
+          const Vector<T> kept = load(keep.data()), opened = load(r);
+          const Vector<T> dj = dh * (1 - update) * kept * (1 - squashed * squashed);
+          store(grad_j, dj);
+          store(grad_u, dh * (load(h) - squashed * kept) * update * (1 - update));
+          store(decayed.at[i], dh * update);
+          if (reset_after) {
+            store(grad_r, dj * load(product) * opened * (1 - opened));
+            store(grad_inner + token * n, dj * opened);
+          }
+        });
+        from[i] = reset_after ? grad_inner + token * n : grad_j;
+      }
+      multiply<T>(from.data(), count, candidate, nullptr, through.at.data());
+      for (int i = 0; i < count; ++i) {
+        const size_t token = scan.token(sequences[i], s);
+        const T *r = saved_gates + token * 3 * n, *h = xh + token * (m + n) + m;
+        T* grad_r = grad_gates + token * 3 * n;
+        for_each<T>(n, [&](auto load, auto store) {
+          const Vector<T> back = load(through.at[i]), opened = load(r);
+          if (reset_after) {
+            store(decayed.at[i], load(decayed.at[i]) + back);
+          } else {
+            store(decayed.at[i], load(decayed.at[i]) + back * opened);
+            store(grad_r, back * load(h) * opened * (1 - opened));
+          }
+        });
+        from[i] = grad_r;
+      }
+      multiply<T>(from.data(), count, gates, const_cast<const T**>(decayed.at.data()), grad_h.at.data());
+    }
+    for (int i = 0; i < rows; ++i) std::copy_n(grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+  });
+}
+}  // namespace rru::RRU_ISA

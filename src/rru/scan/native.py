@@ -1,0 +1,156 @@
+"""The native scans as operators, `rru::native_forward` and `rru::native_backward`, known to autograd and to graphs."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rru.scan.kernels import KERNELS
+from rru.scan.lengths import check_lengths
+from rru.scan.library import call
+from rru.scan.reference import State
+
+
+def _memory(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | None) -> list[Tensor]:
+    """A tensor of each shape; zeros where sequences end early and loops leave gaps."""
+    return [like.new_zeros(shape) if lengths is not None else like.new_empty(shape) for shape in shapes]
+
+
+def _numbers(x: Tensor, state: list[Tensor], seed: Tensor | None, reverse: bool, save: bool) -> list[int]:
+    drop = [seed is not None, 0 if seed is None else int(seed)]
+    return [*x.shape, state[0].shape[1], reverse, save, *drop]
+
+
+def _forward_memory(
+    kernel: str,
+    x: Tensor,
+    state: list[Tensor],
+    weights: list[Tensor],
+    lengths: Tensor | None,
+    options: list[int],
+    save: bool,
+) -> list[Tensor]:
+    outputs = (*x.shape[:2], KERNELS[kernel].output_size(weights))
+    kept = KERNELS[kernel].kept(x, weights, options) if save else []
+    return [*_memory(x, [outputs, *kept], lengths), *map(torch.empty_like, state)]
+
+
+@torch.library.custom_op("rru::native_forward", mutates_args=(), device_types="cpu")
+def forward(
+    kernel: str,
+    x: Tensor,
+    state: list[Tensor],
+    weights: list[Tensor],
+    lengths: Tensor | None,
+    seed: Tensor | None,
+    dropout: float,
+    options: list[int],
+    reverse: bool,
+    save: bool,
+) -> list[Tensor]:
+    """[outputs (T, B, p), *what the backward pass needs, if it is to be saved, *last state]."""
+    check_lengths(lengths, x.shape[0])
+    results = _forward_memory(kernel, x, state, weights, lengths, options, save)
+    unsaved = [None] * len(KERNELS[kernel].kept(x, weights, options))
+    kept, last = results[1 : -len(state)] if save else unsaved, results[-len(state) :]
+    rate = torch.tensor([dropout], dtype=torch.float64)
+    tensors = [lengths, rate, x, *state, *weights, results[0], *kept, *last]
+    call(f"{kernel}_forward", x.dtype, [*_numbers(x, state, seed, reverse, save), *options], tensors)
+    return results
+
+
+@forward.register_fake
+def _(
+    kernel: str,
+    x: Tensor,
+    state: list[Tensor],
+    weights: list[Tensor],
+    lengths: Tensor | None,
+    seed: Tensor | None,
+    dropout: float,
+    options: list[int],
+    reverse: bool,
+    save: bool,
+) -> list[Tensor]:
+    return _forward_memory(kernel, x, state, weights, lengths, options, save)
+
+
+@torch.library.custom_op("rru::native_backward", mutates_args=(), device_types="cpu")
+def backward(
+    gradients: list[Tensor],
+    kernel: str,
+    x: Tensor,
+    state: list[Tensor],
+    weights: list[Tensor],
+    kept: list[Tensor],
+    lengths: Tensor | None,
+    seed: Tensor | None,
+    dropout: float,
+    options: list[int],
+    reverse: bool,
+) -> list[Tensor]:
+    """Gradients of [x, *state, *weights], given those of [outputs, *last state]; `kept` begins with the outputs."""
+    grad_state = [torch.empty_like(part) for part in state]
+    left = _memory(x, KERNELS[kernel].left(x, weights, options), lengths)
+    rate = torch.tensor([dropout], dtype=torch.float64)
+    tensors = [lengths, rate, x, *state, *weights, *kept, *gradients, *grad_state, *left]
+    call(f"{kernel}_backward", x.dtype, [*_numbers(x, state, seed, reverse, True), *options], tensors)
+    grad_x, *grad_weights = KERNELS[kernel].gradients(x, weights, options, kept[1:], left)
+    found = [grad_x, *grad_state, *grad_weights]
+    return [
+        gradient.clone(memory_format=torch.contiguous_format) if gradient._is_view() else gradient for gradient in found
+    ]
+
+
+@backward.register_fake
+def _(
+    gradients: list[Tensor], kernel: str, x: Tensor, state: list[Tensor], weights: list[Tensor], *_: Any
+) -> list[Tensor]:
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (x, *state, *weights)]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    kernel, x, state, weights, lengths, seed, dropout, options, reverse, _ = inputs
+    kept = output[1 : -len(state)]
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*kept)
+    ctx.kernel, ctx.rest = kernel, (dropout, options, reverse)
+    ctx.sizes = len(state), len(weights)
+    ctx.save_for_backward(x, lengths, seed, *state, *weights, output[0], *kept)
+
+
+def _backward(ctx: Any, gradients: list[Tensor | None]) -> tuple[Any, ...]:
+    x, lengths, seed, *tensors = ctx.saved_tensors
+    states, count = ctx.sizes
+    state, weights, kept = tensors[:states], tensors[states : states + count], tensors[states + count :]
+    ends = [gradients[0], *gradients[-states:]]
+    given = [
+        torch.zeros_like(result) if gradient is None else gradient.contiguous()
+        for gradient, result in zip(ends, [kept[0], *state], strict=True)
+    ]
+    first, *found = backward(given, ctx.kernel, x, state, weights, kept, lengths, seed, *ctx.rest)
+    return None, first, found[:states], found[states:], *[None] * 6
+
+
+forward.register_autograd(_backward, setup_context=_setup_context)
+
+
+def _backward_again(ctx: Any, gradients: list[Tensor]) -> None:
+    raise RuntimeError("native scans have no gradients of gradients: use backend='reference' for these")
+
+
+backward.register_autograd(_backward_again)
+
+
+def scan(
+    cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
+) -> tuple[Tensor, State]:
+    """Runs a cell that has a kernel over `inputs` (T, B, m): as `reference.scan`."""
+    kernel, named = cell.kernel, cell.named_weights()
+    inputs, *before = (tensor.to(cell.dtype).contiguous() for tensor in (inputs, *state))
+    weights = [weight.contiguous() for weight in KERNELS[kernel].weights(cell, named)]
+    lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
+    save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *before, *weights))
+    options = [int(option) for option in KERNELS[kernel].options(cell)]
+    outputs, *results = forward(kernel, inputs, before, weights, lengths, seed, cell.dropout, options, reverse, save)
+    return outputs, tuple(results[-len(state) :])
