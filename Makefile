@@ -3,32 +3,29 @@ PYTHON ?= python3
 VENV ?= .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test check format clean
 
-demo: $(READY)  ## a small RRU and a small LSTM learn to add, side by side
+demo: $(READY)  # a small RRU and a small LSTM learn to add, side by side
 	$(VENV)/bin/python examples/adding.py
 
-test: $(READY)  ## all tests but the slow ones
-	$(VENV)/bin/pytest -m "not slow"
+test: $(READY)  # all tests
+	$(VENV)/bin/pytest
 
-test-slow: $(READY)  ## the tests that take minutes
-	$(VENV)/bin/pytest -m slow
-
-check: $(READY)  ## format, lint, types, import layers
+check: $(READY)  # format, lint, types, import layers
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-format: $(READY)  ## formats and mends what ruff can mend
+format: $(READY)  # formats, and fixes what ruff can fix
 	$(VENV)/bin/ruff format
 	$(VENV)/bin/ruff check --fix
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard native/*)
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("rru needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-clean:  ## removes the virtual environment and everything built
+clean:  # removes the virtual environment and everything built
 	rm -rf $(VENV) build src/*.egg-info

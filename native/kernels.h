@@ -154,12 +154,17 @@ struct SparseRow {
   std::vector<T> value;
   int count = 0;
 
-  void reserve(int size) { index.resize(size), value.resize(size); }
-  void clear() { count = 0; }
-  void push(int position, T entry) {  // without a branch: an entry that is zero is overwritten by the next
-    index[count] = position;
-    value[count] = entry;
-    count += entry != 0;
+  void reserve(int size) { index.resize(size + 1), value.resize(size + 1); }
+
+  void collect(const T* row, int size) {
+    int* positions = index.data();
+    T* entries = value.data();
+    int next = 0;
+    for (int i = 0; i < size; ++i) {  // without a branch: an entry that is zero is overwritten by the next
+      positions[next] = i, entries[next] = row[i];
+      next += row[i] != 0;
+    }
+    count = next;
   }
 };
 

@@ -112,7 +112,7 @@ void rru_forward(Arguments in) {
     std::vector<const SparseRow<T>*> live_at(rows);
     std::vector<T> mask(g);
     for (int i = 0; i < rows; ++i) {
-      live[i].reserve(g + 1), live_at[i] = &live[i];
+      live[i].reserve(g), live_at[i] = &live[i];
       T* first = scan.save && sequences[i].length > 0 ? scan.xh + scan.token(sequences[i], 0) * (m + n) : before.at[i];
       std::copy_n(row_of(scan.h0, sequences[i].row, n), n, first + m);
     }
@@ -146,22 +146,22 @@ void rru_forward(Arguments in) {
         }
         std::swap(from, to);
       }
-      int64_t nonzero = 0;
+      int nonzero = 0;
       for (int i = 0; i < count; ++i) {  // Eq. 3
         T* d = (*from)[i];
         if (scan.dropout.active()) {
           scan.mask(sequences[i], s, g, mask.data());
           for (int f = 0; f < g; ++f) d[f] *= mask[f];
         }
-        live[i].clear();
-        for (int f = 0; f < g; ++f) live[i].push(f, d[f]);
-        nonzero += live[i].count;
+        for (int f = 0; f < g; ++f) nonzero += d[f] != 0;
       }
       alive[thread] += nonzero, seen[thread] += static_cast<int64_t>(count) * g;
-      if (nonzero < kSparseForward * count * g)  // Eq. 4 and 6
+      if (nonzero < kSparseForward * count * g) {  // Eq. 4 and 6
+        for (int i = 0; i < count; ++i) live[i].collect((*from)[i], g);
         multiply_sparse<T>(live_at.data(), count, outer, start_outer.data(), both.at.data());
-      else
+      } else {
         multiply<T>(const_cast<const T**>(from->data()), count, outer, start_outer.data(), both.at.data());
+      }
       for (int i = 0; i < count; ++i) {
         const Sequence& sequence = sequences[i];
         const size_t token = scan.token(sequence, s);
@@ -219,7 +219,7 @@ void rru_backward(Arguments in) {
     std::vector<T> mask(g, T(1));
     T* kept_sum = row_of(grad_kept, thread, n);
     for (int i = 0; i < rows; ++i) {
-      live[i].reserve(g + 1), live_at[i] = &live[i];
+      live[i].reserve(g), live_at[i] = &live[i];
       std::copy_n(row_of(grad_last, sequences[i].row, n), n, grad_h.at[i]);
     }
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
@@ -251,9 +251,7 @@ void rru_backward(Arguments in) {
         for (int f = 0; f < g; ++f) d[f] = relu(j[f]) * mask[f];
         T* through = other.at[i];  // what Eq. 3 and the ReLU before it multiply a gradient by
         for (int f = 0; f < g; ++f) through[f] = d[f] != 0 ? mask[f] : 0;
-        if (!sparse) continue;
-        live[i].clear();
-        for (int f = 0; f < g; ++f) live[i].push(f, through[f]);
+        if (sparse) live[i].collect(through, g);
       }
       if (sparse) {
         multiply_at<T>(const_cast<const T**>(both.at.data()), count, outer, live_at.data(), found.at.data());

@@ -1,9 +1,18 @@
 """The documents tell the truth: their code runs, the lines they quote are there, their links lead somewhere."""
 
+import inspect
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import torch
+
+import rru
+from rru.nn import registry
+from rru.scan import operator
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -19,6 +28,7 @@ BLOCKS = [
 def test_code_runs_and_gives_the_shapes_and_numbers_its_comments_claim(block):
     names = {}
     exec(block, names)
+    assert "#" in block  # it claims something
     for targets, shapes in re.findall(r"^(\w+(?:, \w+)*) = .*# ((?:\([\d, ]+\)(?:, )?)+)$", block, re.MULTILINE):
         claimed = [tuple(map(int, shape.split(","))) for shape in re.findall(r"\(([\d, ]+)\)", shapes)]
         assert [tuple(names[target].shape) for target in targets.split(", ")] == claimed
@@ -44,10 +54,6 @@ def test_every_line_quoted_beside_an_equation_is_in_the_code():
 
 
 def test_the_signature_in_the_document_is_the_signature():
-    import inspect
-
-    import rru
-
     document = (ROOT / "docs" / "layers.md").read_text()
     shown = re.search(r"rru\.RRU\((.*?)\)\n```", document, re.DOTALL).group(1)
     actual = inspect.signature(rru.RRU)
@@ -72,3 +78,25 @@ def test_every_make_target_in_the_documents_exists():
     for document in DOCUMENTS:
         named = re.findall(r"(?:^|`)make ([\w-]+)", document.read_text(), re.MULTILINE)
         assert set(named) <= targets
+
+
+@pytest.mark.parametrize("name", [name for name in rru.__all__ if "```python" in (getattr(rru, name).__doc__ or "")])
+def test_examples_in_docstrings_run(name):
+    names = {"rru": rru, "torch": torch, "MyCell": type("MyCell", (rru.GRUCell,), {})}
+    before = rru.cell_names()
+    for block in re.findall(r"```python\n(.*?)```", inspect.cleandoc(getattr(rru, name).__doc__), re.DOTALL):
+        exec(block, names)
+    for new in set(rru.cell_names()) - set(before):
+        del registry._layers[new], operator.registered[new]
+
+
+def test_the_demo_runs():
+    command = [sys.executable, ROOT / "examples" / "adding.py", "--steps", "2", "--length", "4", "--parameters", "300"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "RRU  has not learned it yet" in done.stdout
+    assert "LSTM has not learned it yet" in done.stdout
+
+
+def test_the_version_is_the_installed_one():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert rru.__version__ == project["version"]

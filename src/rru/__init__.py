@@ -1,5 +1,7 @@
 """The Residual Recurrent Unit for PyTorch, and the gated cells it is compared with."""
 
+from importlib.metadata import version
+
 from rru.nn import (
     GRU,
     LSTM,
@@ -18,7 +20,7 @@ from rru.nn import (
     register_cell,
 )
 
-__version__ = "0.1.0"
+__version__ = version("rru")
 
 __all__ = [
     "GRU",

@@ -56,6 +56,10 @@ def check_equal(layer, module):
         suffix = f"l{depth}" + ("_reverse" if direction else "")
         assert_same(cell.weight_x.grad, getattr(module, f"weight_ih_{suffix}").grad, tolerance)
         assert_same(cell.weight_h.grad, getattr(module, f"weight_hh_{suffix}").grad, tolerance)
+        assert cell.bias.requires_grad == module.bias
+        if module.bias and hasattr(cell, "bias_h"):
+            inner = getattr(module, f"bias_hh_{suffix}").grad[2 * layer.hidden_size :]
+            assert_same(cell.bias_h.grad, inner, tolerance)
         if module.bias:
             assert_same(cell.bias.grad, getattr(module, f"bias_ih_{suffix}").grad, tolerance)
 
@@ -76,5 +80,16 @@ def test_what_has_no_counterpart_is_refused():
         rru.LSTM(3, 4, dropout=0.3).to_torch()
     with pytest.raises(ValueError, match="proj_size must be 0 to convert, got 2"):
         rru.LSTM.from_torch(nn.LSTM(3, 4, proj_size=2))
+    with pytest.raises(TypeError, match=r"only a torch\.nn\.modules\.rnn\.LSTM converts, got GRU"):
+        rru.LSTM.from_torch(nn.GRU(3, 4))
     with pytest.raises(ValueError, match="reset_after must be True to convert"):
         rru.GRU(3, 4).to_torch()
+
+
+def test_what_is_frozen_stays_frozen():
+    module = nn.LSTM(3, 4)
+    module.weight_hh_l0.requires_grad_(False)
+    layer = rru.LSTM.from_torch(module)
+    assert [p.requires_grad for p in (layer.cells[0].weight_x, layer.cells[0].weight_h)] == [True, False]
+    assert [p.requires_grad for p in layer.to_torch().parameters()] == [True, False, True, True]
+    assert next(rru.GRU.from_torch(nn.GRU(3, 4, device="meta")).parameters()).is_meta

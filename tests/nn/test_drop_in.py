@@ -1,5 +1,7 @@
 """Code written for torch.nn.LSTM or torch.nn.GRU finds the same shapes and habits here."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -86,6 +88,7 @@ def test_dropout_can_be_changed_afterwards(variant):
     x = torch.randn(6, 2, 3).double()
     layer.dropout = 0.5
     assert layer.dropout == 0.5
+    assert [cell.dropout for cell in layer.cells] == [0.5, 0.5]
     assert not torch.equal(layer(x)[0], layer(x)[0])
     with pytest.raises(ValueError, match="dropout must be at least 0 and below 1, got 1"):
         layer.dropout = 1
@@ -100,12 +103,37 @@ def test_the_rru_state_and_output_may_differ_in_size():
 
 
 @every_cell
-def test_lengths_may_be_any_integers_on_any_device(variant):
+def test_lengths_may_be_any_integers(variant):
     layer = variant.build()
     x = torch.randn(5, 3, 3).double()
     wanted = layer(x, lengths=torch.tensor([5, 2, 3]))[0]
     for lengths in (torch.tensor([5, 2, 3], dtype=torch.int32), [5, 2, 3], torch.tensor([5, 2, 3], dtype=torch.uint8)):
         assert_same(layer(x, lengths=lengths)[0], wanted)
+    assert_same(layer(x[:, 1], lengths=torch.tensor(2))[0], wanted[:, 1])  # a single sequence's
+    assert layer(x[:, :0], lengths=torch.tensor([], dtype=torch.int64))[0].shape == (5, 0, 4)
+    meta = variant.layer(3, 4, device="meta")
+    assert meta(torch.zeros(5, 3, 3, device="meta"), lengths=torch.tensor([5, 2, 3]))[0].shape == (5, 3, 4)
+
+
+@every_cell
+def test_a_cell_and_a_layer_of_one_step_have_the_same_dropout(variant):
+    for autocast in (False, True):
+        layer = variant.build(dropout=0.5, dtype=torch.float32)
+        x = torch.randn(4, 3)
+        with torch.autocast("cpu", enabled=autocast):
+            torch.manual_seed(1)
+            whole = layer(x.unsqueeze(0))[0][0]
+            torch.manual_seed(1)
+            assert_same(layer.cells[0](x)[0], whole, 1e-6)
+
+
+@every_cell
+def test_layers_and_their_cells_have_the_same_defaults(variant):
+    cell = inspect.signature(variant.layer.cell_class).parameters
+    layer = inspect.signature(variant.layer).parameters
+    shared = cell.keys() & layer.keys() - {"input_size", "hidden_size"}
+    assert shared
+    assert {name: cell[name].default for name in shared} == {name: layer[name].default for name in shared}
 
 
 def test_packing_a_batch_first_batch():

@@ -102,4 +102,6 @@ def test_the_mogrifiers_gatings():
     assert_uniform(cell.weight_a0, math.sqrt(6 / (rank + n)))
     assert_uniform(cell.weight_b1, math.sqrt(6 / (rank + n)))
     assert not cell.bias_m0.any()
-    assert rru.MogrifierLSTMCell(m, n, rounds=1).weight_m0.shape == (m, n)
+    full = rru.MogrifierLSTMCell(m, n, rounds=1).weight_m0
+    assert full.shape == (m, n)
+    assert_uniform(full, math.sqrt(6 / (m + n)))

@@ -1,6 +1,9 @@
 """A cell of one's own: one file, one registration, and everything knows it."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,19 @@ def own_cell(monkeypatch):
     names = {"__name__": "own_cell"}
     exec(source, names)
     return names
+
+
+def test_the_same_file_works_inside_the_package(tmp_path):
+    package = shutil.copytree(Path(rru.__file__).parent, tmp_path / "rru")
+    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    (package / "nn" / "janet.py").write_text(source)
+    with (package / "nn" / "__init__.py").open("a") as init:
+        init.write("from rru.nn import janet\n")
+    code = "import rru, torch; print(rru.layer_class('janet')(3, 4)(torch.zeros(5, 2, 3))[0].shape)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.stdout == "torch.Size([5, 2, 4])\n", done.stderr
 
 
 def test_it_is_registered(own_cell):
@@ -84,12 +100,64 @@ def test_a_name_that_is_taken():
 
 def test_a_cell_that_is_not_registered_says_so_when_compiled():
     class Unregistered(rru.GRUCell):
-        name = None
+        def step(self, projected, state, keep):
+            features, state = super().step(projected, state, keep)
+            return 2 * features, state
 
     class Mine(rru.Layer):
         cell_class = Unregistered
 
-    layer = Mine(3, 4)
-    assert layer(torch.randn(5, 2, 3))[0].shape == (5, 2, 4)
+    layer, x = Mine(3, 4), torch.randn(20, 2, 3)
+    plain = rru.GRU(3, 4)
+    plain.load_state_dict(layer.state_dict())
+    assert_same(layer(x)[0], 2 * plain(x)[0], 1e-6)  # its own step, not its parent's native scan
     with pytest.raises(RuntimeError, match=r"Unregistered must be registered \(rru\.register_cell\)"):
         torch.export.export(layer, (torch.randn(5, 2, 3),))
+
+
+def test_what_cannot_be_registered():
+    with pytest.raises(TypeError, match=r"register_cell takes a name: @register_cell\('mine'\)"):
+
+        @rru.register_cell
+        class Forgotten(rru.Layer):
+            cell_class = rru.GRUCell
+
+    with pytest.raises(TypeError, match=r"must be a subclass of rru\.Layer that names its cell_class"):
+        rru.register_cell("mine")(rru.GRUCell)
+    with pytest.raises(ValueError, match="GRUCell is registered as 'gru' already"):
+
+        @rru.register_cell("mine")
+        class Again(rru.Layer):
+            cell_class = rru.GRUCell
+
+    assert rru.GRUCell.name == "gru"
+
+
+def test_a_cell_that_a_graph_could_not_make_again(own_cell):
+    class Forgetful(own_cell["JANETCell"]):
+        def __init__(self, input_size, hidden_size, *, scale=1.0, dropout=0.0, device=None, dtype=None):
+            super().__init__(input_size, hidden_size, dropout=dropout, device=device, dtype=dtype)
+
+    with pytest.raises(TypeError, match="Forgetful must keep its argument 'scale' as an attribute of that name"):
+        Forgetful(3, 4)
+
+    class WithList(own_cell["JANETCell"]):
+        def __init__(self, input_size, hidden_size, *, gains=(1.0,), dropout=0.0, device=None, dtype=None):
+            self.gains = gains
+            super().__init__(input_size, hidden_size, dropout=dropout, device=device, dtype=dtype)
+
+    with pytest.raises(TypeError, match=r"WithList: gains must be a string or a number, got \(1\.0,\)"):
+        WithList(3, 4)
+
+    layer = own_cell["JANET"](3, 4)
+    layer.cells[0].norm = torch.nn.LayerNorm(4)
+    with pytest.raises(RuntimeError, match=r"JANETCell holds more than its weights, which no graph knows: \['norm'\]"):
+        torch.export.export(layer, (torch.randn(5, 2, 3),))
+
+
+def test_an_option_changed_later_is_changed_in_graphs_too(own_cell):
+    layer, x = own_cell["JANET"](3, 4), torch.randn(5, 2, 3)
+    layer.cells[0].forget_bias = -3.0
+    assert "forget_bias=-3.0" in repr(layer)
+    torch.compiler.reset()
+    assert_same(torch.compile(layer, fullgraph=True, backend="aot_eager")(x)[0], layer(x)[0], 1e-6)

@@ -24,6 +24,21 @@ def test_a_terabyte_of_parameters_needs_no_memory():
     assert size == 204_116  # with g = 2 (n + 10): g (10 + 1 + 3 n) + 4 n = 6 n^2 + 86 n + 220
 
 
+def test_a_budget_met_exactly_and_by_one_too_few():
+    whole = rru.count_parameters(rru.RRU(10, 21))
+    assert rru.hidden_size_for(whole, lambda n: rru.RRU(10, n)) == 21
+    assert rru.hidden_size_for(whole - 1, lambda n: rru.RRU(10, n)) == 20
+    assert rru.hidden_size_for(102, lambda n: nn.ModuleList([rru.LSTM(10, n), nn.Linear(n, 27)])) == 1
+
+
+def test_a_model_that_cannot_be_built_at_the_smallest_sizes():
+    size = rru.hidden_size_for(35_000, lambda n: rru.RRU(1, n, 64, expansion=0.2))
+    assert rru.count_parameters(rru.RRU(1, size, 64, expansion=0.2)) <= 35_000
+    assert rru.hidden_size_for(9, lambda n: rru.RRU(1, n) if n < 3 and int("x") else nn.Linear(n, n, bias=False)) == 3
+    with pytest.raises(ValueError, match="invalid literal"):
+        rru.hidden_size_for(100, lambda n: int("x"))
+
+
 def test_torchs_generator_is_left_alone():
     before = torch.get_rng_state()
     rru.hidden_size_for(10_000, lambda n: rru.RRU(10, n))

@@ -130,9 +130,9 @@ class Cell(nn.Module, ABC):
         else:
             parts = self.checked_state(state, (*lead, self.hidden_size), "([batch,] hidden_size)")
             before = tuple(part.reshape(-1, self.hidden_size) for part in parts)
-        seed = self.new_seed(x.device)
-        keep = None if seed is None else dropout_mask(seed, 0, len(x), self.mask_size, self.dropout, self.dtype)
-        features, after = self.step(self.project(x), before, keep)
+        projected, seed = self.project(x), self.new_seed(x.device)
+        keep = None if seed is None else dropout_mask(seed, 0, len(x), self.mask_size, self.dropout, projected.dtype)
+        features, after = self.step(projected, before, keep)
         output = self.readout(features).reshape(*lead, self.output_size)
         return output, self.public_state(tuple(part.reshape(*lead, self.hidden_size) for part in after))
 
@@ -149,6 +149,12 @@ class Cell(nn.Module, ABC):
     def new_seed(self, device: torch.device) -> Tensor | None:
         """A seed for dropout's masks from torch's generator; None where there is no dropout to do."""
         return dropout_seed(device) if self.training and self.dropout > 0 else None
+
+    def run_pre_hooks(self, *arguments: Any) -> None:
+        """What torch does before a module is called, which a layer's cells never are: pruning makes weights there."""
+        for key, hook in self._forward_pre_hooks.items():
+            keywords: tuple[Any, ...] = ({},) if key in self._forward_pre_hooks_with_kwargs else ()
+            hook(self, arguments, *keywords)
 
     def named_weights(self) -> dict[str, Tensor]:
         """The weights by name, in the order of `allocate`; each is read once, as parametrizations make them anew."""
@@ -202,7 +208,7 @@ class Cell(nn.Module, ABC):
     def checked_state(self, state: PublicState, expected: tuple[int, ...], meaning: str) -> State:
         """The user's state as a tuple with a tensor for each of `state_names`, each of the expected shape."""
         names = self.state_names
-        if isinstance(state, Tensor) != (len(names) == 1):
+        if not isinstance(state, Tensor if len(names) == 1 else tuple | list):
             wanted = "a tensor" if len(names) == 1 else f"a tuple ({', '.join(names)}) of tensors"
             raise TypeError(f"state must be {wanted}, got {type(state).__name__}")
         parts = (state,) if isinstance(state, Tensor) else tuple(state)

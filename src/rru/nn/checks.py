@@ -18,7 +18,9 @@ def positive(name: str, value: int) -> int:
 
 def non_negative(name: str, value: int) -> int:
     """A count that may be zero."""
-    return value if value == 0 and not isinstance(value, bool) else positive(name, value)
+    if isinstance(value, int) and value < 0:
+        raise ValueError(f"{name} must be 0 or more, got {value}")
+    return value if type(value) is int else positive(name, value)
 
 
 def flag(name: str, value: bool) -> bool:
@@ -47,7 +49,7 @@ def rate(name: str, value: float) -> float:
 def choice(name: str, value: Any, allowed: Sequence[str], otherwise: str = "") -> str:
     """One of a few words."""
     if value not in allowed:
-        raise ValueError(f"{name} must be {', '.join(map(repr, allowed))}{otherwise}, got {value!r}")
+        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}{otherwise}, got {value!r}")
     return str(value)
 
 

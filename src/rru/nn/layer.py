@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from rru import scan
 from rru.nn import checks
 from rru.nn.cell import Cell, PublicState
+from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
 
 
@@ -26,7 +27,7 @@ class LayerOptions(TypedDict, total=False):
 class Layer(nn.Module):
     """What every recurrent layer shares. A layer of one's own is a subclass that names its `cell_class`.
 
-    **Arguments:** those of `rru.RRU` that concern no cell in particular; all `options` go to the cells.
+    **Arguments:** those of `rru.RRU` that are common to all layers; `options` are the cells' own.
     """
 
     cell_class: ClassVar[type[Cell]]
@@ -110,8 +111,8 @@ class Layer(nn.Module):
                 raise ValueError("lengths must not be given with a PackedSequence, which has its own")
             return self._forward_packed(input, state)
         first = self._first
-        steps_batch = "(batch, steps, input_size)" if self.batch_first else "(steps, batch, input_size)"
-        first.check_input(input, ranks={2: "(steps, input_size)", 3: steps_batch})
+        batched = "(batch, steps, input_size)" if self.batch_first else "(steps, batch, input_size)"
+        first.check_input(input, ranks={2: "(steps, input_size)", 3: batched})
         if input.dim() == 3:
             x = input.transpose(0, 1) if self.batch_first else input  # (T, B, m)
             outputs, last = self._run(x, state, lengths)
@@ -136,7 +137,7 @@ class Layer(nn.Module):
         steps, batch = x.shape[:2]
         if steps == 0:
             raise ValueError("input must have at least one step, got 0")
-        lengths = _checked_lengths(lengths, batch, x.device)
+        lengths = _checked_lengths(lengths, steps, batch, x.device)
         before = self._states_before(state, batch, batched)
         after: list[State] = []
         for layer in range(self.num_layers):
@@ -144,8 +145,7 @@ class Layer(nn.Module):
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
                 cell: Cell = self.cells[index]
-                for hook in cell._forward_pre_hooks.values():  # pruning, and whatever else makes weights anew
-                    hook(cell, (x, before[index]))
+                cell.run_pre_hooks(x, before[index])
                 output, last = scan.run(
                     cell,
                     x,
@@ -190,12 +190,22 @@ class Layer(nn.Module):
         return cell
 
 
-def _checked_lengths(lengths: Tensor | None, batch: int, device: torch.device) -> Tensor | None:
+def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: torch.device) -> Tensor | None:
     if lengths is None:
         return None
     if not isinstance(lengths, Tensor):
         lengths = torch.tensor(lengths, dtype=None if lengths else torch.int64)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")
+    lengths = lengths.to(torch.int64)
+    if lengths.dim() == 0 and batch == 1:
+        lengths = lengths.reshape(1)  # a single sequence's
     checks.shape("lengths", lengths, (batch,), "(batch,)")
-    return lengths.to(device, torch.int64)
+    if not torch.compiler.is_compiling() and _has_values(lengths):
+        check_lengths(lengths, steps)
+    return lengths.to(device)
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """Whether the numbers in a tensor can be looked at: not if it is on meta, or stands for many under vmap."""
+    return type(tensor) is Tensor and not tensor.is_meta and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -9,7 +9,7 @@ from rru.nn import checks
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers the model learns; shared parameters count once."""
+    """How many numbers the model's parameters hold; shared ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -37,16 +37,8 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
             raise TypeError(f"build must return a torch module, got {type(model).__name__}")
         return count_parameters(model)
 
-    smallest, error = 1, None
-    while smallest <= budget:  # some models, such as a narrow RRU, cannot be built at the smallest sizes
-        try:
-            needed = parameters(smallest)
-            break
-        except ValueError as refused:
-            smallest, error = 2 * smallest, error or refused
-    else:
-        raise ValueError(f"build refused every hidden size up to the budget of {budget}") from error
-    if needed > budget:
+    smallest = _smallest(parameters, budget)
+    if (needed := parameters(smallest)) > budget:
         raise ValueError(
             f"budget must be at least {needed}, what the model needs at hidden size {smallest}; got {budget}"
         )
@@ -59,3 +51,24 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
         middle = (fits + exceeds) // 2
         fits, exceeds = (middle, exceeds) if parameters(middle) <= budget else (fits, middle)
     return fits
+
+
+def _smallest(parameters: Callable[[int], int], budget: int) -> int:
+    """The smallest hidden size that can be built: an RRU of little expansion has no unit at the very smallest."""
+
+    def refusal(hidden_size: int) -> ValueError | None:
+        try:
+            parameters(hidden_size)
+        except ValueError as error:
+            return error
+        return None
+
+    refused, built = 0, 1
+    while error := refusal(built):
+        refused, built = built, 2 * built
+        if refused > budget:
+            raise error
+    while built - refused > 1:
+        middle = (refused + built) // 2
+        refused, built = (middle, built) if refusal(middle) else (refused, middle)
+    return built

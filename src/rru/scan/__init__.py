@@ -4,9 +4,9 @@ from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from rru.scan import native, operator, reference
-from rru.scan.lengths import check_lengths
 from rru.scan.library import BUILT, DTYPES, warn_once
 from rru.scan.reference import State, Steps
 
@@ -54,7 +54,11 @@ def run(
     reverse: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, State]:
-    """Runs `cell` over `inputs` (T, B, m): see `reference.scan` for the arguments and what comes back."""
+    """Runs `cell` over `inputs` (T, B, m): see `reference.scan` for the arguments and what comes back.
+
+    `backend="auto"` takes a native scan where there is one that can run this and it pays, else the reference. Both give
+    the same numbers and gradients; gradients of gradients only the reference has. In a graph either is one operator.
+    """
     check_backend(backend)
     obstacle = _why_not_native(cell, inputs)
     if backend == "native" and obstacle:
@@ -62,7 +66,6 @@ def run(
     if backend == "native" or (backend == "auto" and not obstacle and _pays(inputs)):
         return native.scan(cell, inputs, state, lengths, seed, reverse)
     if not torch.compiler.is_compiling():
-        check_lengths(lengths, inputs.shape[0])
         return reference.scan(cell, inputs, state, lengths, seed, reverse)
     cell.check_graph()
     assert cell.name is not None
@@ -75,15 +78,19 @@ def run(
 
 def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
     """What keeps the native scans from running this cell on these inputs; empty if nothing does."""
-    if "kernel" not in vars(cell.built_as):
+    if vars(cell.built_as).get("kernel") is None:
         return f"{cell.built_as.__name__} has no native scan"
     if inputs.device.type != "cpu":
         return f"native scans run on the CPU, the input is on {inputs.device}"
     if cell.dtype not in DTYPES:
         return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
+    if reference.autocast_dtype("cpu") is not None:
+        return "native scans do not cast, and autocast is on"
     if not torch.compiler.is_compiling():
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return "native scans know nothing of torch.func's transforms"
+        if forward_ad._current_level >= 0:
+            return "native scans have no forward-mode derivatives"
         if not BUILT:
             warn_once()
     return "" if BUILT else "the native scans are not part of this build"

@@ -1,4 +1,4 @@
-"""What `lengths` may hold, checked where the values are at hand: inside an operator when a graph runs."""
+"""What `lengths` may hold. Checked where the values are at hand: by a layer, and in a graph by its operator."""
 
 from torch import Tensor
 

@@ -147,7 +147,7 @@ def scan(
 ) -> tuple[Tensor, State]:
     """Runs a cell that has a kernel over `inputs` (T, B, m): as `reference.scan`."""
     kernel, named = cell.kernel, cell.named_weights()
-    inputs, *before = (tensor.to(cell.dtype).contiguous() for tensor in (inputs, *state))
+    inputs, *before = (tensor.contiguous() for tensor in (inputs, *state))
     weights = [weight.contiguous() for weight in KERNELS[kernel].weights(cell, named)]
     lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *before, *weights))

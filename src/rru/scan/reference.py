@@ -60,22 +60,23 @@ def scan(
 ) -> tuple[Tensor, State]:
     """Runs `cell` over `inputs` (T, B, m) from `state`, a tuple of (B, n): outputs (T, B, p) and the last state.
 
-    `lengths` (B,) says where each sequence ends: what comes after is neither read nor written but as zeros. `seed`
+    `lengths` (B,) says where each sequence ends: inputs after that are not read, and outputs there are zero. `seed`
     turns dropout on. `reverse` runs from each sequence's own end to its start; outputs stay in the order of inputs.
     """
     cell = cell.bound(autocast_dtype(inputs.device.type))
     steps, batch = inputs.shape[:2]
-    ended: list[Tensor] | None = None
+    ended = None
     if lengths is not None:
-        padding = (torch.arange(steps, device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(2)  # (T, B, 1)
-        inputs = inputs.masked_fill(padding, 0)  # not times zero: padding may hold NaN
-        ended = list(padding.unbind())
+        ended = (torch.arange(steps, device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(2)  # (T, B, 1)
+        inputs = inputs.masked_fill(ended, 0)  # not times zero: padding may hold NaN
 
     projected = cell.project(inputs).unbind()  # T of (B, g)
     features = list(projected)
     for t in reversed(range(steps)) if reverse else range(steps):
         keep = None if seed is None else dropout_mask(seed, t, batch, cell.mask_size, cell.dropout, projected[t].dtype)
         features[t], new = cell.step(projected[t], state, keep)
-        state = new if ended is None else tuple(map(torch.where, [ended[t]] * len(new), state, new))
+        if ended is not None:
+            new = tuple(torch.where(ended[t], old, now) for old, now in zip(state, new, strict=True))
+        state = new
     outputs = cell.readout(torch.stack(features))  # (T, B, p)
-    return (outputs if lengths is None else outputs.masked_fill(padding, 0)), state
+    return (outputs if ended is None else outputs.masked_fill(ended, 0)), state
