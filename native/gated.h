@@ -65,36 +65,44 @@ void lstm_forward(Arguments in) {
   weights.put_transposed(weight_x, 4 * n, m, 0, 0);
   weights.put_transposed(weight_h, 4 * n, n, m, 0);
   const std::vector<T> start_row = padded<T>(weights.padded(), {{bias, 4 * n}});
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> before, gates;
+    std::vector<const T*> start;
+  };
+  auto make = [&](int rows) {
+    return Scratch{Rows<T>(rows, m + n), Rows<T>(rows, weights.padded()),
+                   std::vector<const T*>(rows, start_row.data())};
+  };
+  const Teams teams(scan, in.threads, sizeof(T) * weights.data.size());
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> before(rows, m + n), gates(rows, weights.padded());
-    std::vector<const T*> start(rows, start_row.data());
     std::vector<T> keep(n, T(1));
-    for (int i = 0; i < rows; ++i) {
-      std::copy_n(row_of(h0, sequences[i].row, n), n, before.at[i] + m);
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(h0, sequences[i].row, n), n, scratch.before.at[i] + m);
       std::copy_n(row_of(c0, sequences[i].row, n), n, row_of(last_c, sequences[i].row, n));
-    }
+    });
     for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      for (int i = 0; i < count; ++i) std::copy_n(scan.x + scan.token(sequences[i], s) * m, m, before.at[i]);
-      if (scan.save)
-        for (int i = 0; i < count; ++i)
-          std::copy_n(before.at[i], m + n, xh + scan.token(sequences[i], s) * (m + n));
-      multiply<T>(const_cast<const T**>(before.at.data()), count, weights, start.data(), gates.at.data());
-      for (int i = 0; i < count; ++i) {
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        T *c = row_of(last_c, sequences[i].row, n), *h = before.at[i] + m;
+        std::copy_n(scan.x + token * m, m, scratch.before.at[i]);
+        if (scan.save) std::copy_n(scratch.before.at[i], m + n, xh + token * (m + n));
+      });
+      member.product(const_cast<const T**>(scratch.before.at.data()), count, weights, scratch.start.data(),
+                     scratch.gates.at.data());
+      member.rows(count, [&](int i) {
+        const size_t token = scan.token(sequences[i], s);
+        T *c = row_of(last_c, sequences[i].row, n), *h = scratch.before.at[i] + m, *gates = scratch.gates.at[i];
         scan.mask(sequences[i], s, n, keep.data());
-        lstm.forward(n, gates.at[i], keep.data(), c, c, h);
+        lstm.forward(n, gates, keep.data(), c, c, h);
         std::copy_n(h, n, outputs + token * n);
-        if (scan.save) {
-          std::copy_n(gates.at[i], 4 * n, saved_gates + token * 4 * n);
-          std::copy_n(c, n, cells + token * n);
-        }
-      }
+        if (!scan.save) return;
+        std::copy_n(gates, 4 * n, saved_gates + token * 4 * n);
+        std::copy_n(c, n, cells + token * n);
+      });
     }
-    for (int i = 0; i < rows; ++i) std::copy_n(before.at[i] + m, n, row_of(last_h, sequences[i].row, n));
+    member.rows(rows, [&](int i) {
+      std::copy_n(scratch.before.at[i] + m, n, row_of(last_h, sequences[i].row, n));
+    });
   });
 }
 
@@ -115,34 +123,39 @@ void lstm_backward(Arguments in) {
 
   Packed<T> weights(4 * n, n);
   weights.put(weight_h, 4 * n, n, 0, 0);
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> grad_h;
+    std::vector<const T*> from;
+  };
+  auto make = [&](int rows) { return Scratch{Rows<T>(rows, weights.padded()), std::vector<const T*>(rows)}; };
+  const Teams teams(scan, in.threads, sizeof(T) * weights.data.size());
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> grad_h(rows, weights.padded());
-    std::vector<const T*> from(rows);
     std::vector<T> keep(n, T(1));
-    for (int i = 0; i < rows; ++i) {
-      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, grad_h.at[i]);
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, scratch.grad_h.at[i]);
       std::copy_n(row_of(grad_last_c, sequences[i].row, n), n, row_of(grad_c0, sequences[i].row, n));
-    }
+    });
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
       const int count = running(sequences, s);
-      for (int i = 0; i < count; ++i) {
+      member.rows(count, [&](int i) {
         const Sequence& sequence = sequences[i];
         const size_t token = scan.token(sequence, s);
         const T* c_before = s == 0 ? row_of(c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
         const T* grad_output = grad_outputs + token * n;
-        T* target = grad_gates + token * 4 * n;
-        for (int f = 0; f < n; ++f) grad_h.at[i][f] += grad_output[f];
+        T *dh = scratch.grad_h.at[i], *target = grad_gates + token * 4 * n;
+        for (int f = 0; f < n; ++f) dh[f] += grad_output[f];
         scan.mask(sequence, s, n, keep.data());
-        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, grad_h.at[i],
+        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, dh,
                       row_of(grad_c0, sequence.row, n), target);
-        from[i] = target;
-      }
-      multiply<T>(from.data(), count, weights, nullptr, grad_h.at.data());
+        scratch.from[i] = target;
+      });
+      member.product(scratch.from.data(), count, weights, static_cast<const T* const*>(nullptr),
+                     scratch.grad_h.at.data());
     }
-    for (int i = 0; i < rows; ++i) std::copy_n(grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    member.rows(rows, [&](int i) {
+      std::copy_n(scratch.grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    });
   });
 }
 
@@ -174,39 +187,52 @@ void gru_forward(Arguments in) {
     candidate.put_transposed(candidate_h, n, n, m, 0);
     start_row = padded<T>(weights.padded(), {{bias, 2 * n}});
   }
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> before, reset, gates, sums;
+    std::vector<const T*> start, start_candidate;
+  };
+  auto make = [&](int rows) {
+    return Scratch{Rows<T>(rows, m + n),
+                   Rows<T>(rows, m + n),
+                   Rows<T>(rows, weights.padded()),
+                   Rows<T>(rows, candidate.padded()),
+                   std::vector<const T*>(rows, start_row.data()),
+                   std::vector<const T*>(rows, candidate_row.data())};
+  };
+  const Teams teams(scan, in.threads, sizeof(T) * (weights.data.size() + candidate.data.size()));
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> before(rows, m + n), reset(rows, m + n), gates(rows, weights.padded()), sums(rows, candidate.padded());
-    std::vector<const T*> start(rows, start_row.data()), start_candidate(rows, candidate_row.data());
     std::vector<T> keep(n, T(1));
-    for (int i = 0; i < rows; ++i) std::copy_n(row_of(h0, sequences[i].row, n), n, before.at[i] + m);
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(h0, sequences[i].row, n), n, scratch.before.at[i] + m);
+    });
     for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      for (int i = 0; i < count; ++i) {
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        std::copy_n(scan.x + token * m, m, before.at[i]);
-        if (scan.save) std::copy_n(before.at[i], m + n, xh + token * (m + n));
-      }
-      multiply<T>(const_cast<const T**>(before.at.data()), count, weights, start.data(), gates.at.data());
-      for (int i = 0; i < count; ++i) {
-        T *r = gates.at[i], *u = r + n;
-        const T* h = before.at[i] + m;
+        std::copy_n(scan.x + token * m, m, scratch.before.at[i]);
+        if (scan.save) std::copy_n(scratch.before.at[i], m + n, xh + token * (m + n));
+      });
+      member.product(const_cast<const T**>(scratch.before.at.data()), count, weights, scratch.start.data(),
+                     scratch.gates.at.data());
+      member.rows(count, [&](int i) {
+        T *r = scratch.gates.at[i], *u = r + n, *reset = scratch.reset.at[i];
+        const T* h = scratch.before.at[i] + m;
         for_each<T>(n, [&](auto load, auto store) {
           const Vector<T> opened = sigmoid<T>(load(r));
           store(r, opened), store(u, sigmoid<T>(load(u)));
           if (reset_after)
-            store(sums.at[i], load(r + 2 * n) + opened * load(r + 3 * n));
+            store(scratch.sums.at[i], load(r + 2 * n) + opened * load(r + 3 * n));
           else
-            store(reset.at[i] + m, opened * load(h));
+            store(reset + m, opened * load(h));
         });
-        if (!reset_after) std::copy_n(before.at[i], m, reset.at[i]);
-      }
+        if (!reset_after) std::copy_n(scratch.before.at[i], m, reset);
+      });
       if (!reset_after)
-        multiply<T>(const_cast<const T**>(reset.at.data()), count, candidate, start_candidate.data(), sums.at.data());
-      for (int i = 0; i < count; ++i) {
+        member.product(const_cast<const T**>(scratch.reset.at.data()), count, candidate,
+                       scratch.start_candidate.data(), scratch.sums.at.data());
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        T *u = gates.at[i] + n, *j = sums.at[i], *h = before.at[i] + m;
+        T *gates = scratch.gates.at[i], *u = gates + n, *j = scratch.sums.at[i], *h = scratch.before.at[i] + m;
         scan.mask(sequences[i], s, n, keep.data());
         for_each<T>(n, [&](auto load, auto store) {
           const Vector<T> squashed = tanh<T>(load(j)), update = load(u);
@@ -214,14 +240,15 @@ void gru_forward(Arguments in) {
           store(h, update * load(h) + (1 - update) * squashed * load(keep.data()));
         });
         std::copy_n(h, n, outputs + token * n);
-        if (scan.save) {
-          std::copy_n(gates.at[i], 2 * n, saved_gates + token * 3 * n);
-          std::copy_n(j, n, saved_gates + token * 3 * n + 2 * n);
-          std::copy_n(reset_after ? gates.at[i] + 3 * n : reset.at[i] + m, n, inner + token * n);
-        }
-      }
+        if (!scan.save) return;
+        std::copy_n(gates, 2 * n, saved_gates + token * 3 * n);
+        std::copy_n(j, n, saved_gates + token * 3 * n + 2 * n);
+        std::copy_n(reset_after ? gates + 3 * n : scratch.reset.at[i] + m, n, inner + token * n);
+      });
     }
-    for (int i = 0; i < rows; ++i) std::copy_n(before.at[i] + m, n, row_of(last, sequences[i].row, n));
+    member.rows(rows, [&](int i) {
+      std::copy_n(scratch.before.at[i] + m, n, row_of(last, sequences[i].row, n));
+    });
   });
 }
 
@@ -243,55 +270,66 @@ void gru_backward(Arguments in) {
   Packed<T> gates(2 * n, n), candidate(n, n);
   gates.put(weight_h, 2 * n, n, 0, 0);
   candidate.put(weight_h + static_cast<size_t>(2 * n) * n, n, n, 0, 0);
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> grad_h, through, decayed;
+    std::vector<const T*> from;
+  };
+  auto make = [&](int rows) {
+    return Scratch{Rows<T>(rows, gates.padded()), Rows<T>(rows, gates.padded()), Rows<T>(rows, gates.padded()),
+                   std::vector<const T*>(rows)};
+  };
+  const Teams teams(scan, in.threads, sizeof(T) * (gates.data.size() + candidate.data.size()));
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> grad_h(rows, gates.padded()), through(rows, gates.padded()), decayed(rows, gates.padded());
-    std::vector<const T*> from(rows);
     std::vector<T> keep(n, T(1));
-    for (int i = 0; i < rows; ++i) std::copy_n(row_of(grad_last, sequences[i].row, n), n, grad_h.at[i]);
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(grad_last, sequences[i].row, n), n, scratch.grad_h.at[i]);
+    });
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
       const int count = running(sequences, s);
-      for (int i = 0; i < count; ++i) {
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
         const T *r = saved_gates + token * 3 * n, *u = r + n, *j = u + n, *h = xh + token * (m + n) + m;
         const T *grad_output = grad_outputs + token * n, *product = inner + token * n;
         T *grad_r = grad_gates + token * 3 * n, *grad_u = grad_r + n, *grad_j = grad_u + n;
         scan.mask(sequences[i], s, n, keep.data());
         for_each<T>(n, [&](auto load, auto store) {
-          const Vector<T> dh = load(grad_h.at[i]) + load(grad_output), update = load(u), squashed = load(j);
+          const Vector<T> dh = load(scratch.grad_h.at[i]) + load(grad_output), update = load(u), squashed = load(j);
           const Vector<T> kept = load(keep.data()), opened = load(r);
           const Vector<T> dj = dh * (1 - update) * kept * (1 - squashed * squashed);
           store(grad_j, dj);
           store(grad_u, dh * (load(h) - squashed * kept) * update * (1 - update));
-          store(decayed.at[i], dh * update);
+          store(scratch.decayed.at[i], dh * update);
           if (reset_after) {
             store(grad_r, dj * load(product) * opened * (1 - opened));
             store(grad_inner + token * n, dj * opened);
           }
         });
-        from[i] = reset_after ? grad_inner + token * n : grad_j;
-      }
-      multiply<T>(from.data(), count, candidate, nullptr, through.at.data());
-      for (int i = 0; i < count; ++i) {
+        scratch.from[i] = reset_after ? grad_inner + token * n : grad_j;
+      });
+      member.product(scratch.from.data(), count, candidate, static_cast<const T* const*>(nullptr),
+                     scratch.through.at.data());
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
         const T *r = saved_gates + token * 3 * n, *h = xh + token * (m + n) + m;
-        T* grad_r = grad_gates + token * 3 * n;
+        T *grad_r = grad_gates + token * 3 * n, *decayed = scratch.decayed.at[i];
         for_each<T>(n, [&](auto load, auto store) {
-          const Vector<T> back = load(through.at[i]), opened = load(r);
+          const Vector<T> back = load(scratch.through.at[i]), opened = load(r);
           if (reset_after) {
-            store(decayed.at[i], load(decayed.at[i]) + back);
+            store(decayed, load(decayed) + back);
           } else {
-            store(decayed.at[i], load(decayed.at[i]) + back * opened);
+            store(decayed, load(decayed) + back * opened);
             store(grad_r, back * load(h) * opened * (1 - opened));
           }
         });
-        from[i] = grad_r;
-      }
-      multiply<T>(from.data(), count, gates, const_cast<const T**>(decayed.at.data()), grad_h.at.data());
+        scratch.from[i] = grad_r;
+      });
+      member.product(scratch.from.data(), count, gates, const_cast<const T**>(scratch.decayed.at.data()),
+                     scratch.grad_h.at.data());
     }
-    for (int i = 0; i < rows; ++i) std::copy_n(grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    member.rows(rows, [&](int i) {
+      std::copy_n(scratch.grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    });
   });
 }
 }  // namespace rru::RRU_ISA

@@ -126,14 +126,23 @@ inline void tile_of(int rows, const T* const* a, const T* panel, size_t stride, 
   }
 }
 
-// out[r] = start[r] + a[r] * matrix for r < rows, each row given by its address; `out` and `start` rows must be `padded()` wide.
+// Which part of a product a thread does: the index-th of `size` equal parts.
+struct Share {
+  int index, size;
+  int first(int of) const { return static_cast<int>(static_cast<int64_t>(of) * index / size); }
+  int last(int of) const { return static_cast<int>(static_cast<int64_t>(of) * (index + 1) / size); }
+};
+
+// out[r] = start[r] + a[r] * matrix for r < rows, each row given by its address, in this share of the columns; `out` and
+// `start` rows must be `padded()` wide.
 template <typename T>
-void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
+void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out, Share share) {
   constexpr int width = Packed<T>::width;
   const size_t stride = static_cast<size_t>(matrix.depth) * width;
   const int tiles = (rows + 5) / 6;  // as even as possible: 8 rows are 4 + 4, not 6 + 2
-  for (int p = 0; p < matrix.panels;) {
-    const bool pair = rows <= 3 && p + 1 < matrix.panels;  // few rows: two panels, to have enough sums under way
+  const int end = share.last(matrix.panels);
+  for (int p = share.first(matrix.panels); p < end;) {
+    const bool pair = rows <= 3 && p + 1 < end;  // few rows: two panels, to have enough sums under way
     for (int i = 0, first = 0; i < tiles; ++i) {
       const int count = (rows - first + tiles - i - 1) / (tiles - i);
       const T* const* from = start ? start + first : nullptr;
@@ -187,13 +196,15 @@ std::vector<int> block_bounds(const SparseRow<T>* const* rows, int count, int bl
 // out[r] = start[r] + a[r] * matrix, where only the entries of a[r] that are not zero cost anything.
 // The matrix is used block by block, small enough for the first-level cache and shared by all rows.
 template <typename T>
-void multiply_sparse(const SparseRow<T>* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
+void multiply_sparse(const SparseRow<T>* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
+                     Share share) {
   constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width, panels = 4, vectors = 2 * panels, block = 64;
   const size_t stride = static_cast<size_t>(matrix.depth) * width;
   const int blocks = (matrix.depth + block - 1) / block;
   const std::vector<int> bounds = block_bounds(a, rows, block, blocks);
-  for (int p = 0; p < matrix.panels; p += panels) {
-    const int present = matrix.panels - p < panels ? matrix.panels - p : panels;
+  const int end = share.last(matrix.panels);
+  for (int p = share.first(matrix.panels); p < end; p += panels) {
+    const int present = end - p < panels ? end - p : panels;
     const T* base = matrix.panel(p);
     for (int b = 0; b < blocks; ++b) {
       for (int r = 0; r < rows; ++r) {
@@ -230,19 +241,25 @@ void multiply_sparse(const SparseRow<T>* const* a, int rows, const Packed<T>& ma
   }
 }
 
-// result[r][i] = a[r] . matrix row at[r]->index[i]: those entries of a * transposed(matrix) that are asked for.
+// result[r][i] = a[r] . matrix row at[r]->index[i]: those entries of a * transposed(matrix) that are asked for, in this
+// share of the matrix's rows.
 // Rows of `a` must be `padded()` wide, zero after the matrix's columns.
 template <typename T>
-void multiply_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* const* at, T* const* result) {
+void multiply_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* const* at, T* const* result,
+                 Share share) {
   constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width, panels = 16, block = 16;
   const size_t stride = static_cast<size_t>(matrix.depth) * width;
   const int blocks = (matrix.depth + block - 1) / block;
   const std::vector<int> bounds = block_bounds(at, rows, block, blocks);
-  for (int r = 0; r < rows; ++r) std::memset(result[r], 0, sizeof(T) * at[r]->count);
+  const int begin = share.first(blocks), end = share.last(blocks);
+  for (int r = 0; r < rows; ++r) {
+    const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1);
+    std::memset(result[r] + bound[begin], 0, sizeof(T) * (bound[end] - bound[begin]));
+  }
   for (int p = 0; p < matrix.panels; p += panels) {
     const int present = matrix.panels - p < panels ? matrix.panels - p : panels;
     const T* base = matrix.panel(p);
-    for (int b = 0; b < blocks; ++b) {
+    for (int b = begin; b < end; ++b) {
       for (int r = 0; r < rows; ++r) {
         const T* row = a[r] + p * width;
         const int* index = at[r]->index.data();

@@ -70,60 +70,72 @@ void mogrifier_forward(Arguments in) {
     start_rounds.push_back(padded<T>(onto.back().padded(), {{round.bias, round.target}}));
     widest = std::max(widest, onto.back().padded());
   }
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> row, gates, narrow, factor;
+    std::vector<const T*> start, from, start_round;
+  };
+  auto make = [&](int rows) {
+    return Scratch{Rows<T>(rows, m + n),
+                   Rows<T>(rows, weights.padded()),
+                   Rows<T>(rows, widest_narrow),
+                   Rows<T>(rows, widest),
+                   std::vector<const T*>(rows, start_row.data()),
+                   std::vector<const T*>(rows),
+                   std::vector<const T*>(rows)};
+  };
+  const Teams teams(scan, in.threads, sizeof(T) * weights.data.size());
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> row(rows, m + n), gates(rows, weights.padded()), narrow(rows, widest_narrow), factor(rows, widest);
-    std::vector<const T*> start(rows, start_row.data()), from(rows), start_round(rows);
     std::vector<T> keep(n, T(1));
-    for (int i = 0; i < rows; ++i) {
-      std::copy_n(row_of(scan.h0, sequences[i].row, n), n, row.at[i] + m);
+    std::vector<T*>& row = scratch.row.at;
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(scan.h0, sequences[i].row, n), n, row[i] + m);
       std::copy_n(row_of(scan.c0, sequences[i].row, n), n, row_of(last_c, sequences[i].row, n));
-    }
+    });
     for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      for (int i = 0; i < count; ++i) {
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        std::copy_n(scan.x + token * m, m, row.at[i]);
-        if (scan.save) std::copy_n(row.at[i], m + n, plain + token * (m + n));
-      }
+        std::copy_n(scan.x + token * m, m, row[i]);
+        if (scan.save) std::copy_n(row[i], m + n, plain + token * (m + n));
+      });
       for (size_t k = 0; k < scan.rounds.size(); ++k) {
         const Round<T>& round = scan.rounds[k];
         const int source = k % 2 ? 0 : m, target = k % 2 ? m : 0;
-        for (int i = 0; i < count; ++i) from[i] = row.at[i] + source, start_round[i] = start_rounds[k].data();
-        if (rank) {
-          multiply<T>(from.data(), count, into[k], nullptr, narrow.at.data());
-          for (int i = 0; i < count; ++i) from[i] = narrow.at[i];
-        }
-        multiply<T>(from.data(), count, onto[k], start_round.data(), factor.at.data());
-        for (int i = 0; i < count; ++i) {
+        member.rows(count, [&](int i) {
+          scratch.from[i] = row[i] + source, scratch.start_round[i] = start_rounds[k].data();
+        });
+        if (rank)
+          member.product(scratch.from.data(), count, into[k], static_cast<const T* const*>(nullptr),
+                         scratch.narrow.at.data());
+        const T* const* from = rank ? const_cast<const T**>(scratch.narrow.at.data()) : scratch.from.data();
+        member.product(from, count, onto[k], scratch.start_round.data(), scratch.factor.at.data());
+        member.rows(count, [&](int i) {
           const size_t token = scan.token(sequences[i], s);
-          T *f = factor.at[i], *value = row.at[i] + target;
+          T *factor = scratch.factor.at[i], *value = row[i] + target;
           for_each<T>(round.target, [&](auto load, auto store) {
-            const Vector<T> gate = 2 * sigmoid<T>(load(f));
-            store(f, gate), store(value, load(value) * gate);
+            const Vector<T> gate = 2 * sigmoid<T>(load(factor));
+            store(factor, gate), store(value, load(value) * gate);
           });
-          if (!scan.save) continue;
-          if (rank) std::copy_n(narrow.at[i], rank, kept[k].narrow + token * rank);
-          std::copy_n(f, round.target, kept[k].factor + token * round.target);
+          if (!scan.save) return;
+          if (rank) std::copy_n(scratch.narrow.at[i], rank, kept[k].narrow + token * rank);
+          std::copy_n(factor, round.target, kept[k].factor + token * round.target);
           std::copy_n(value, round.target, kept[k].value + token * round.target);
-        }
+        });
       }
-      if (scan.save)
-        for (int i = 0; i < count; ++i) std::copy_n(row.at[i], m + n, xh + scan.token(sequences[i], s) * (m + n));
-      multiply<T>(const_cast<const T**>(row.at.data()), count, weights, start.data(), gates.at.data());
-      for (int i = 0; i < count; ++i) {
+      member.product(const_cast<const T**>(row.data()), count, weights, scratch.start.data(), scratch.gates.at.data());
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        T *c = row_of(last_c, sequences[i].row, n), *h = row.at[i] + m;
+        T *c = row_of(last_c, sequences[i].row, n), *h = row[i] + m, *gates = scratch.gates.at[i];
+        if (scan.save) std::copy_n(row[i], m + n, xh + token * (m + n));
         scan.mask(sequences[i], s, n, keep.data());
-        lstm.forward(n, gates.at[i], keep.data(), c, c, h);
+        lstm.forward(n, gates, keep.data(), c, c, h);
         std::copy_n(h, n, outputs + token * n);
-        if (!scan.save) continue;
-        std::copy_n(gates.at[i], 4 * n, saved_gates + token * 4 * n);
+        if (!scan.save) return;
+        std::copy_n(gates, 4 * n, saved_gates + token * 4 * n);
         std::copy_n(c, n, cells + token * n);
-      }
+      });
     }
-    for (int i = 0; i < rows; ++i) std::copy_n(row.at[i] + m, n, row_of(last_h, sequences[i].row, n));
+    member.rows(rows, [&](int i) { std::copy_n(row[i] + m, n, row_of(last_h, sequences[i].row, n)); });
   });
 }
 
@@ -161,37 +173,43 @@ void mogrifier_backward(Arguments in) {
     into.emplace_back(rank, round.source).put(round.weight_a, rank, round.source, 0, 0);
     widest_narrow = onto.back().padded();
   }
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> dx, dh, narrow;
+    std::vector<const T*> from;
+  };
+  auto make = [&](int rows) {
+    return Scratch{Rows<T>(rows, towards_x.padded()), Rows<T>(rows, towards_h.padded()), Rows<T>(rows, widest_narrow),
+                   std::vector<const T*>(rows)};
+  };
+  const Teams teams(scan, in.threads, sizeof(T) * (towards_x.data.size() + towards_h.data.size()));
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> dx(rows, towards_x.padded()), dh(rows, towards_h.padded()), narrow(rows, widest_narrow);
-    std::vector<const T*> from(rows);
+    const T* const* nothing = nullptr;
     std::vector<T> keep(n, T(1));
-    for (int i = 0; i < rows; ++i) {
-      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, dh.at[i]);
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, scratch.dh.at[i]);
       std::copy_n(row_of(grad_last_c, sequences[i].row, n), n, row_of(grad_c0, sequences[i].row, n));
-    }
+    });
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
       const int count = running(sequences, s);
-      for (int i = 0; i < count; ++i) {
+      member.rows(count, [&](int i) {
         const Sequence& sequence = sequences[i];
         const size_t token = scan.token(sequence, s);
         const T* c_before = s == 0 ? row_of(scan.c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
         const T* grad_output = grad_outputs + token * n;
-        T* target = grad_gates + token * 4 * n;
-        for (int f = 0; f < n; ++f) dh.at[i][f] += grad_output[f];
+        T *dh = scratch.dh.at[i], *target = grad_gates + token * 4 * n;
+        for (int f = 0; f < n; ++f) dh[f] += grad_output[f];
         scan.mask(sequence, s, n, keep.data());
-        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, dh.at[i],
+        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, dh,
                       row_of(grad_c0, sequence.row, n), target);
-        from[i] = target;
-      }
-      multiply<T>(from.data(), count, towards_x, nullptr, dx.at.data());
-      multiply<T>(from.data(), count, towards_h, nullptr, dh.at.data());
+        scratch.from[i] = target;
+      });
+      member.product(scratch.from.data(), count, towards_x, nothing, scratch.dx.at.data());
+      member.product(scratch.from.data(), count, towards_h, nothing, scratch.dh.at.data());
       for (int k = static_cast<int>(scan.rounds.size()) - 1; k >= 0; --k) {
         const Round<T>& round = scan.rounds[k];
-        Rows<T>&target = k % 2 ? dh : dx, &source = k % 2 ? dx : dh;
-        for (int i = 0; i < count; ++i) {
+        Rows<T>&target = k % 2 ? scratch.dh : scratch.dx, &source = k % 2 ? scratch.dx : scratch.dh;
+        member.rows(count, [&](int i) {
           const size_t token = scan.token(sequences[i], s);
           // The target before this round: what the last round with the same target left, or what came in.
           const T* before = k >= 2 ? kept[k - 2].value + token * round.target : plain + token * (m + n) + (k % 2 ? m : 0);
@@ -202,20 +220,21 @@ void mogrifier_backward(Arguments in) {
             store(sum, after * load(before) * gate * (1 - gate / 2));
             store(grad, after * gate);
           });
-          from[i] = sum;
-        }
+          scratch.from[i] = sum;
+        });
         if (rank) {
-          multiply<T>(from.data(), count, onto[k], nullptr, narrow.at.data());
-          for (int i = 0; i < count; ++i) {
-            from[i] = narrow.at[i];
-            std::copy_n(narrow.at[i], rank, grads[k].narrow + scan.token(sequences[i], s) * rank);
-          }
+          member.product(scratch.from.data(), count, onto[k], nothing, scratch.narrow.at.data());
+          member.rows(count, [&](int i) {
+            scratch.from[i] = scratch.narrow.at[i];
+            std::copy_n(scratch.narrow.at[i], rank, grads[k].narrow + scan.token(sequences[i], s) * rank);
+          });
         }
-        multiply<T>(from.data(), count, rank ? into[k] : onto[k], const_cast<const T**>(source.at.data()), source.at.data());
+        member.product(scratch.from.data(), count, rank ? into[k] : onto[k], const_cast<const T**>(source.at.data()),
+                       source.at.data());
       }
-      for (int i = 0; i < count; ++i) std::copy_n(dx.at[i], m, grad_x + scan.token(sequences[i], s) * m);
+      member.rows(count, [&](int i) { std::copy_n(scratch.dx.at[i], m, grad_x + scan.token(sequences[i], s) * m); });
     }
-    for (int i = 0; i < rows; ++i) std::copy_n(dh.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    member.rows(rows, [&](int i) { std::copy_n(scratch.dh.at[i], n, row_of(grad_h0, sequences[i].row, n)); });
   });
 }
 }  // namespace rru::RRU_ISA

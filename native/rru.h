@@ -101,31 +101,43 @@ void rru_forward(Arguments in) {
   std::vector<std::vector<T>> bias_middle;
   for (const T* bias : scan.bias_k) bias_middle.push_back(padded<T>(inner.padded(), {{bias, g}}));
 
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  std::vector<int64_t> alive(dealt.size()), seen(dealt.size());
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
-    const int rows = static_cast<int>(sequences.size());
-    Rows<T> before(rows, m + n), wide(rows, inner.padded()), other(rows, inner.padded()), both(rows, outer.padded());
-    std::vector<const T*> input(rows), start_inner(rows, bias_inner.data()), start_outer(rows, bias_outer.data());
-    std::vector<SparseRow<T>> live(rows);
-    std::vector<const SparseRow<T>*> live_at(rows);
+  struct Scratch {
+    Rows<T> before, wide, other, both;
+    std::vector<const T*> input, start_inner, start_outer, start_middle;
+    std::vector<SparseRow<T>> live;
+    std::vector<int> nonzero;
+  };
+  auto make = [&](int rows) {
+    Scratch scratch{Rows<T>(rows, m + n), Rows<T>(rows, inner.padded()), Rows<T>(rows, inner.padded()),
+                    Rows<T>(rows, outer.padded())};
+    scratch.input.resize(rows), scratch.start_middle.resize(rows), scratch.nonzero.resize(rows);
+    scratch.start_inner.assign(rows, bias_inner.data()), scratch.start_outer.assign(rows, bias_outer.data());
+    scratch.live.resize(rows);
+    for (SparseRow<T>& row : scratch.live) row.reserve(g);
+    return scratch;
+  };
+  std::atomic<int64_t> alive{0}, seen{0};
+  const Teams teams(scan, in.threads, sizeof(T) * (inner.data.size() + outer.data.size()));
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     std::vector<T> mask(g);
-    for (int i = 0; i < rows; ++i) {
-      live[i].reserve(g), live_at[i] = &live[i];
-      T* first = scan.save && sequences[i].length > 0 ? scan.xh + scan.token(sequences[i], 0) * (m + n) : before.at[i];
-      std::copy_n(row_of(scan.h0, sequences[i].row, n), n, first + m);
-    }
+    std::vector<const SparseRow<T>*> live;
+    for (const SparseRow<T>& row : scratch.live) live.push_back(&row);
+    // The row [x, h] of a sequence's s-th step: where the backward pass will look for it, or in scratch.
+    auto row_at = [&](int i, int s) {
+      return scan.save ? scan.xh + scan.token(sequences[i], s) * (m + n) : scratch.before.at[i];
+    };
+    member.rows(running(sequences, 0), [&](int i) {
+      std::copy_n(row_of(scan.h0, sequences[i].row, n), n, row_at(i, 0) + m);
+    });
     for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      for (int i = 0; i < count; ++i) {
-        const size_t token = scan.token(sequences[i], s);
-        T* row = scan.save ? scan.xh + token * (m + n) : before.at[i];
-        std::copy_n(scan.x + token * m, m, row);
-        input[i] = row;
-      }
-      multiply<T>(input.data(), count, inner, start_inner.data(), wide.at.data());  // the sum in Eq. 1
-      for (int i = 0; i < count; ++i) {
-        T* j = wide.at[i];
+      member.rows(count, [&](int i) {
+        scratch.input[i] = row_at(i, s);
+        std::copy_n(scan.x + scan.token(sequences[i], s) * m, m, row_at(i, s));
+      });
+      std::vector<T*>*from = &scratch.wide.at, *to = &scratch.other.at;
+      member.product(scratch.input.data(), count, inner, scratch.start_inner.data(), from->data());  // the sum in Eq. 1
+      member.rows(count, [&](int i) {
+        T* j = (*from)[i];
         const size_t token = scan.token(sequences[i], s);
         if (scan.normalize) {
           const T factor = 1 / std::sqrt(square_sum(j, g) / g + T(1e-6));
@@ -134,54 +146,53 @@ void rru_forward(Arguments in) {
         }
         if (scan.save) std::copy_n(j, g, scan.pre + token * g);
         for (int f = 0; f < g; ++f) j[f] = relu(j[f]);  // Eq. 1
-      }
-      std::vector<T*>*from = &wide.at, *to = &other.at;
+        if (!middle.empty()) scratch.start_middle[i] = bias_middle[0].data();
+      });
       for (size_t k = 0; k < middle.size(); ++k) {  // Eq. 2
-        std::vector<const T*> start(count, bias_middle[k].data());
-        multiply<T>(const_cast<const T**>(from->data()), count, middle[k], start.data(), to->data());
-        for (int i = 0; i < count; ++i) {
-          T* j = (*to)[i];
+        member.product(const_cast<const T**>(from->data()), count, middle[k], scratch.start_middle.data(), to->data());
+        std::swap(from, to);
+        member.rows(count, [&](int i) {
+          T* j = (*from)[i];
           for (int f = 0; f < g; ++f) j[f] = relu(j[f]);
           if (scan.save) std::copy_n(j, g, scan.hidden_at(static_cast<int>(k), scan.token(sequences[i], s)));
-        }
-        std::swap(from, to);
+          if (k + 1 < middle.size()) scratch.start_middle[i] = bias_middle[k + 1].data();
+        });
       }
-      int nonzero = 0;
-      for (int i = 0; i < count; ++i) {  // Eq. 3
+      member.rows(count, [&](int i) {  // Eq. 3
         T* d = (*from)[i];
         if (scan.dropout.active()) {
           scan.mask(sequences[i], s, g, mask.data());
           for (int f = 0; f < g; ++f) d[f] *= mask[f];
         }
+        int nonzero = 0;
         for (int f = 0; f < g; ++f) nonzero += d[f] != 0;
-      }
-      alive[thread] += nonzero, seen[thread] += static_cast<int64_t>(count) * g;
-      if (nonzero < kSparseForward * count * g) {  // Eq. 4 and 6
-        for (int i = 0; i < count; ++i) live[i].collect((*from)[i], g);
-        multiply_sparse<T>(live_at.data(), count, outer, start_outer.data(), both.at.data());
-      } else {
-        multiply<T>(const_cast<const T**>(from->data()), count, outer, start_outer.data(), both.at.data());
-      }
-      for (int i = 0; i < count; ++i) {
+        scratch.nonzero[i] = nonzero;
+        if (nonzero < kSparseForward * g) scratch.live[i].collect(d, g);
+      });
+      const int most = *std::max_element(scratch.nonzero.begin(), scratch.nonzero.begin() + count);
+      if (most < kSparseForward * g)  // Eq. 4 and 6
+        member.product(live.data(), count, outer, scratch.start_outer.data(), scratch.both.at.data());
+      else
+        member.product(const_cast<const T**>(from->data()), count, outer, scratch.start_outer.data(),
+                       scratch.both.at.data());
+      member.rows(count, [&](int i) {
         const Sequence& sequence = sequences[i];
         const size_t token = scan.token(sequence, s);
-        const T* h = input[i] + m;
-        T* next = s + 1 == sequence.length ? row_of(last, sequence.row, n)
-                  : scan.save              ? scan.xh + scan.token(sequence, s + 1) * (m + n) + m
-                                           : before.at[i] + m;
-        T *c = both.at[i], *o = c + n;
+        const T* h = scratch.input[i] + m;
+        T* next = s + 1 == sequence.length ? row_of(last, sequence.row, n) : row_at(i, s + 1) + m;
+        T *c = scratch.both.at[i], *o = c + n;
         if (scan.activate) {
           if (scan.save) std::copy_n(c, n, scan.candidate + token * n);
           for (int f = 0; f < n + p; ++f) c[f] = relu(c[f]);
         }
         for (int f = 0; f < n; ++f) next[f] = scan.kept[f] * h[f] + scan.z[f] * c[f];  // Eq. 5
         std::copy_n(o, p, scan.outputs + token * p);
-      }
+        alive.fetch_add(scratch.nonzero[i], std::memory_order_relaxed);
+        seen.fetch_add(g, std::memory_order_relaxed);
+      });
     }
   });
-  if (!scan.save) return;
-  *scan.density = static_cast<T>(std::accumulate(alive.begin(), alive.end(), int64_t{0})) /
-             std::max<int64_t>(1, std::accumulate(seen.begin(), seen.end(), int64_t{0}));
+  if (scan.save) *scan.density = static_cast<T>(static_cast<double>(alive) / std::max<int64_t>(1, seen));
 }
 
 template <typename T>
@@ -207,29 +218,36 @@ void rru_backward(Arguments in) {
   const int width = round_up(g, Packed<T>::width), width_both = round_up(n + p, Packed<T>::width);
 
   std::fill_n(grad_kept, static_cast<size_t>(in.threads) * n, T(0));
-  const auto dealt = deal(scan.lengths, scan.steps, scan.batch, in.threads);
-  parallel(static_cast<int>(dealt.size()), [&](int thread) {
-    const std::vector<Sequence>& sequences = dealt[thread];
+  struct Scratch {
+    Rows<T> grad_h, decayed, both, grad_d, other, found;
+    std::vector<const T*> from;
+    std::vector<SparseRow<T>> live;
+  };
+  auto make = [&](int rows) {
+    Scratch scratch{Rows<T>(rows, inner.padded()), Rows<T>(rows, inner.padded()), Rows<T>(rows, width_both),
+                    Rows<T>(rows, width),          Rows<T>(rows, width),          Rows<T>(rows, g)};
+    scratch.from.resize(rows), scratch.live.resize(rows);
+    for (SparseRow<T>& row : scratch.live) row.reserve(g);
+    return scratch;
+  };
+  const Teams teams(scan, in.threads, sizeof(T) * (inner.data.size() + outer.data.size()));
+  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    Rows<T> grad_h(rows, inner.padded()), decayed(rows, inner.padded()), both(rows, width_both);
-    Rows<T> grad_d(rows, width), other(rows, width), found(rows, g);
-    std::vector<const T*> from(rows);
-    std::vector<SparseRow<T>> live(rows);
-    std::vector<const SparseRow<T>*> live_at(rows);
     std::vector<T> mask(g, T(1));
-    T* kept_sum = row_of(grad_kept, thread, n);
-    for (int i = 0; i < rows; ++i) {
-      live[i].reserve(g), live_at[i] = &live[i];
-      std::copy_n(row_of(grad_last, sequences[i].row, n), n, grad_h.at[i]);
-    }
+    std::vector<const SparseRow<T>*> live;
+    for (const SparseRow<T>& row : scratch.live) live.push_back(&row);
+    T* kept_sum = row_of(grad_kept, member.thread, n);
+    member.rows(rows, [&](int i) {
+      std::copy_n(row_of(grad_last, sequences[i].row, n), n, scratch.grad_h.at[i]);
+    });
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
       const int count = running(sequences, s);
-      for (int i = 0; i < count; ++i) {  // Eq. 5 and 6
+      member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        const T *h = scan.xh + token * (m + n) + m, *dh = grad_h.at[i], *go = grad_outputs + token * p;
-        T *e = grad_both + token * (n + p), *dc = both.at[i];
-        std::copy_n(dh, n, e);
-        std::copy_n(go, p, e + n);
+        const T *h = scan.xh + token * (m + n) + m, *dh = scratch.grad_h.at[i];
+        T *e = grad_both + token * (n + p), *dc = scratch.both.at[i], *decayed = scratch.decayed.at[i];
+        std::copy_n(dh, n, e);  // Eq. 5 and 6
+        std::copy_n(grad_outputs + token * p, p, e + n);
         if (scan.activate) {
           const T *c = scan.candidate + token * n, *o = scan.outputs + token * p;
           for (int f = 0; f < n; ++f) e[f] = c[f] > 0 ? e[f] : 0;
@@ -238,49 +256,53 @@ void rru_backward(Arguments in) {
         for (int f = 0; f < n; ++f) {
           dc[f] = scan.z[f] * e[f];
           kept_sum[f] += dh[f] * h[f];
-          decayed.at[i][f] = scan.kept[f] * dh[f];
+          decayed[f] = scan.kept[f] * dh[f];
         }
         std::copy_n(e + n, p, dc + n);
-      }
-      for (int i = 0; i < count; ++i) {  // d again, Eq. 3
-        const size_t token = scan.token(sequences[i], s);
+
         const T* j = middle.empty() ? scan.pre + token * g
                                     : scan.hidden_at(static_cast<int>(middle.size()) - 1, token);
         scan.mask(sequences[i], s, g, mask.data());
-        T* d = features + token * g;
-        for (int f = 0; f < g; ++f) d[f] = relu(j[f]) * mask[f];
-        T* through = other.at[i];  // what Eq. 3 and the ReLU before it multiply a gradient by
-        for (int f = 0; f < g; ++f) through[f] = d[f] != 0 ? mask[f] : 0;
-        if (sparse) live[i].collect(through, g);
-      }
-      if (sparse) {
-        multiply_at<T>(const_cast<const T**>(both.at.data()), count, outer, live_at.data(), found.at.data());
-        for (int i = 0; i < count; ++i) {
-          std::fill_n(grad_d.at[i], g, T(0));
-          for (int k = 0; k < live[i].count; ++k)
-            grad_d.at[i][live[i].index[k]] = found.at[i][k] * live[i].value[k];
+        T *d = features + token * g, *through = scratch.other.at[i];
+        for (int f = 0; f < g; ++f) {
+          d[f] = relu(j[f]) * mask[f];             // Eq. 3 again
+          through[f] = d[f] != 0 ? mask[f] : T(0);  // what it, and the ReLU before it, multiply a gradient by
         }
-      } else {
-        multiply<T>(const_cast<const T**>(both.at.data()), count, outer, nullptr, grad_d.at.data());
-        for (int i = 0; i < count; ++i)
-          for (int f = 0; f < g; ++f) grad_d.at[i][f] *= other.at[i][f];
-      }
-      std::vector<T*>*grad = &grad_d.at, *spare = &other.at;
-      for (int k = static_cast<int>(middle.size()) - 1; k >= 0; --k) {  // Eq. 2; ReLU of its result is done already
-        for (int i = 0; i < count; ++i) {
-          T* target = grad_hidden + (static_cast<size_t>(k) * scan.steps * scan.batch + scan.token(sequences[i], s)) * g;
+        if (sparse) scratch.live[i].collect(through, g);
+      });
+      const T** both = const_cast<const T**>(scratch.both.at.data());
+      if (sparse)
+        member.product_at(both, count, outer, live.data(), scratch.found.at.data());
+      else
+        member.product(both, count, outer, static_cast<const T* const*>(nullptr), scratch.grad_d.at.data());
+      std::vector<T*>*grad = &scratch.grad_d.at, *spare = &scratch.other.at;
+      const int layers = static_cast<int>(middle.size());
+      member.rows(count, [&](int i) {
+        T* dj = scratch.grad_d.at[i];
+        if (sparse) {
+          std::fill_n(dj, g, T(0));
+          for (int k = 0; k < scratch.live[i].count; ++k)
+            dj[scratch.live[i].index[k]] = scratch.found.at[i][k] * scratch.live[i].value[k];
+        } else {
+          for (int f = 0; f < g; ++f) dj[f] *= scratch.other.at[i][f];
+        }
+      });
+      for (int k = layers - 1; k >= 0; --k) {  // Eq. 2, the ReLU after which is done already
+        member.rows(count, [&](int i) {
+          const size_t token = scan.token(sequences[i], s);
+          T* target = grad_hidden + (static_cast<size_t>(k) * scan.steps * scan.batch + token) * g;
           std::copy_n((*grad)[i], g, target);
-          from[i] = target;
-        }
-        multiply<T>(from.data(), count, middle[k], nullptr, spare->data());
+          scratch.from[i] = target;
+        });
+        member.product(scratch.from.data(), count, middle[k], static_cast<const T* const*>(nullptr), spare->data());
         std::swap(grad, spare);
-        for (int i = 0; i < count; ++i) {
+        member.rows(count, [&](int i) {
           const size_t token = scan.token(sequences[i], s);
           const T* j = k == 0 ? scan.pre + token * g : scan.hidden_at(k - 1, token);
           for (int f = 0; f < g; ++f) (*grad)[i][f] = j[f] > 0 ? (*grad)[i][f] : 0;
-        }
+        });
       }
-      for (int i = 0; i < count; ++i) {  // Normalize of Eq. 1
+      member.rows(count, [&](int i) {  // Normalize of Eq. 1
         const size_t token = scan.token(sequences[i], s);
         const T *dj = (*grad)[i], *j = scan.pre + token * g;
         T* da = grad_pre + token * g;
@@ -290,12 +312,14 @@ void rru_backward(Arguments in) {
         } else {
           std::copy_n(dj, g, da);
         }
-        from[i] = da;
-      }
-      multiply<T>(from.data(), count, inner, const_cast<const T**>(decayed.at.data()), grad_h.at.data());
+        scratch.from[i] = da;
+      });
+      member.product(scratch.from.data(), count, inner, const_cast<const T**>(scratch.decayed.at.data()),
+                     scratch.grad_h.at.data());
     }
-    for (int i = 0; i < rows; ++i)
-      std::copy_n(grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    member.rows(rows, [&](int i) {
+      std::copy_n(scratch.grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+    });
   });
 }
 }  // namespace rru::RRU_ISA

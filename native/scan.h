@@ -1,8 +1,10 @@
-// What all scans share: arguments, threads, which rows still run, dropout's random numbers.
+// What all scans share: arguments, teams of threads, which sequences still run, dropout's random numbers.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -50,18 +52,27 @@ class FlushDenormals {
 #endif
 };
 
-// Runs work(0) ... work(threads - 1), each on a thread of its own, the first on the caller's.
-template <typename Work>
-void parallel(int threads, const Work& work) {
-  auto run = [&](int i) {
-    FlushDenormals flush;
-    work(i);
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(run, i);
-  run(0);
-  for (auto& other : others) other.join();
-}
+// Where the members of a team wait for one another. They have the machine to themselves as a rule, so they spin at first.
+class Barrier {
+ public:
+  explicit Barrier(int members) : members_(members) {}
+
+  void wait() {
+    if (members_ == 1) return;
+    const int phase = phase_.load(std::memory_order_acquire);
+    if (waiting_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
+      waiting_.store(0, std::memory_order_relaxed);
+      phase_.store(phase + 1, std::memory_order_release);
+    } else {
+      for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins)
+        if (spins > 4000) std::this_thread::yield();
+    }
+  }
+
+ private:
+  const int members_;
+  std::atomic<int> waiting_{0}, phase_{0};
+};
 
 // A sequence of the batch: which one, and how many steps it has.
 struct Sequence {
@@ -70,17 +81,7 @@ struct Sequence {
   int at(int s, bool reverse) const { return reverse ? length - 1 - s : s; }
 };
 
-// The batch dealt out to threads, the longest sequences first, so that those still running are always the first ones.
-inline std::vector<std::vector<Sequence>> deal(const int64_t* lengths, int steps, int batch, int threads) {
-  std::vector<Sequence> all(batch);
-  for (int b = 0; b < batch; ++b) all[b] = {b, lengths ? static_cast<int>(lengths[b]) : steps};
-  std::stable_sort(all.begin(), all.end(), [](const Sequence& a, const Sequence& b) { return a.length > b.length; });
-  std::vector<std::vector<Sequence>> dealt(std::max(1, std::min(threads, batch)));
-  for (int i = 0; i < batch; ++i) dealt[i % dealt.size()].push_back(all[i]);
-  return dealt;
-}
-
-// How many of a thread's sequences have an s-th step.
+// How many of a team's sequences, the longest first, have an s-th step.
 inline int running(const std::vector<Sequence>& sequences, int s) {
   int count = static_cast<int>(sequences.size());
   while (count > 0 && sequences[count - 1].length <= s) --count;
@@ -124,7 +125,9 @@ struct Dropout {
   void random(uint32_t first_block, uint32_t row, uint32_t step, uint32_t (&out)[words]) const {
     Words c0[vectors], c1[vectors], c2[vectors], c3[vectors];
     for (int v = 0; v < vectors; ++v) {
-      for (int i = 0; i < lanes; ++i) c0[v][i] = first_block + v * lanes + i;
+      uint64_t blocks[lanes];
+      for (int i = 0; i < lanes; ++i) blocks[i] = first_block + v * lanes + i;
+      std::memcpy(&c0[v], blocks, sizeof blocks);
       c1[v] = Words{} + row, c2[v] = Words{} + step, c3[v] = Words{};
     }
     uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
@@ -189,6 +192,83 @@ struct Scan {
   // The dropout mask of a step; leaves `factors` alone without dropout.
   void mask(const Sequence& sequence, int s, int features, T* factors) const {
     if (dropout.active()) dropout.mask(sequence.at(s, reverse), sequence.row, features, factors);
+  }
+};
+
+// A thread at work on its team's sequences. All members go through the same steps: a product, of which each does a share
+// of the columns, or something for every row, of which each does some; and wait for one another after each.
+class Member {
+ public:
+  Member(Share share, Barrier& barrier, int thread) : thread(thread), share_(share), barrier_(barrier) {}
+
+  template <typename Work>
+  void rows(int count, const Work& work) {
+    for (int i = share_.index; i < count; i += share_.size) work(i);
+    barrier_.wait();
+  }
+  template <typename T>
+  void product(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
+    multiply<T>(a, rows, matrix, start, out, share_);
+    barrier_.wait();
+  }
+  template <typename T>
+  void product(const SparseRow<T>* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
+    multiply_sparse<T>(a, rows, matrix, start, out, share_);
+    barrier_.wait();
+  }
+  template <typename T>
+  void product_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* const* at, T* const* out) {
+    multiply_at<T>(a, rows, matrix, at, out, share_);
+    barrier_.wait();
+  }
+
+  const int thread;
+
+ private:
+  const Share share_;
+  Barrier& barrier_;
+};
+
+// The batch dealt out to teams of threads: a team of its own for every thread where each gets rows enough to make good use
+// of the weights it reads, else one team of all threads, which share the weights' columns. The longest sequences come
+// first, so that those still running are always a team's first ones.
+struct Teams {
+  int members;
+  std::vector<std::vector<Sequence>> sequences;
+
+  template <typename T>
+  Teams(const Scan<T>& scan, int threads, size_t weight_bytes) {
+    constexpr int rows_enough = 12;
+    constexpr size_t cache = 1 << 20;  // what a core has to itself
+    const bool shared = scan.batch < rows_enough * threads && weight_bytes > cache;
+    members = shared ? threads : 1;
+    sequences.resize(shared ? 1 : std::max(1, std::min(threads, scan.batch)));
+    std::vector<Sequence> all(scan.batch);
+    for (int b = 0; b < scan.batch; ++b) all[b] = {b, scan.lengths ? static_cast<int>(scan.lengths[b]) : scan.steps};
+    std::stable_sort(all.begin(), all.end(), [](const Sequence& a, const Sequence& b) { return a.length > b.length; });
+    for (int i = 0; i < scan.batch; ++i) sequences[i % sequences.size()].push_back(all[i]);
+  }
+
+  // Runs work(member, sequences, scratch) on every thread; the members of a team share a scratch = make(rows of the team).
+  template <typename Make, typename Work>
+  void run(const Make& make, const Work& work) const {
+    std::vector<decltype(make(0))> scratch;
+    std::vector<std::unique_ptr<Barrier>> barriers;
+    for (const auto& team : sequences) {
+      scratch.push_back(make(static_cast<int>(team.size())));
+      barriers.push_back(std::make_unique<Barrier>(members));
+    }
+    auto run_one = [&](int thread) {
+      FlushDenormals flush;
+      const int team = thread / members;
+      Member member({thread % members, members}, *barriers[team], thread);
+      work(member, sequences[team], scratch[team]);
+    };
+    std::vector<std::thread> others;
+    for (int thread = 1; thread < members * static_cast<int>(sequences.size()); ++thread)
+      others.emplace_back(run_one, thread);
+    run_one(0);
+    for (auto& other : others) other.join();
   }
 };
 

@@ -1,0 +1,256 @@
+"""The native scans give what the reference gives: any sizes, any threads, whatever the memory they get holds."""
+
+import pytest
+import torch
+import torch.utils.deterministic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rru
+from rru.scan import native, reference
+from rru.scan.kernels import KERNELS
+from tests.variants import CELLS, VARIANTS
+
+RAGGED = [5, 1, 3, 5, 2, 4, 1]
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
+whole_or_ragged = pytest.mark.parametrize("lengths", [None, torch.tensor(RAGGED)], ids=["whole", "ragged"])
+
+
+class Case:
+    """A cell with random weights, and all that a scan takes."""
+
+    def __init__(
+        self, variant, m=13, n=37, steps=5, lengths=None, batch=7, dropout=0.0, reverse=False, dtype=torch.float64
+    ):
+        self.cell = variant.build(m, n, dtype=dtype).cells[0]
+        self.cell.dropout = dropout
+        with torch.no_grad():
+            for weight in self.cell.parameters():
+                spread = 0.3 if weight.dim() == 1 else 0.3 / weight.shape[1] ** 0.5
+                weight.normal_(std=0.3 if dtype == torch.float64 else spread)
+        self.x = torch.randn(steps, batch, m, dtype=dtype, requires_grad=True)
+        self.state = tuple(torch.randn(batch, n, dtype=dtype, requires_grad=True) for _ in self.cell.state_names)
+        self.lengths = lengths
+        self.seed = torch.randint(-(2**63), 2**63 - 1, ()) if dropout else None
+        self.reverse = reverse
+        self.weighed = torch.randn(steps, batch, self.cell.output_size, dtype=dtype)
+
+    def run(self, scan):
+        """Outputs and last states."""
+        outputs, last = scan(self.cell, self.x, self.state, self.lengths, self.seed, self.reverse)
+        return [outputs, *last]
+
+    def run_and_differentiate(self, scan):
+        """Outputs, last states and, of a weighed sum of them, the gradients of inputs, states and all parameters."""
+        outputs, *last = self.run(scan)
+        total = (outputs * self.weighed).sum() + sum((part * part).sum() for part in last)
+        gradients = torch.autograd.grad(total, [self.x, *self.state, *self.cell.parameters()])
+        return [result.detach() for result in (outputs, *last, *gradients)]
+
+
+@st.composite
+def cases(draw, dtype=torch.float64, largest=(40, 50, 20, 8)):
+    """All but the variant of a `Case`."""
+    m, n, batch, steps = (draw(st.integers(1, most)) for most in largest)
+    lengths = draw(st.none() | st.lists(st.integers(1, steps), min_size=batch, max_size=batch).map(torch.tensor))
+    dropout, reverse = draw(st.sampled_from([0.0, 0.5, 0.9])), draw(st.booleans())
+    torch.manual_seed(draw(st.integers(0, 1000)))
+    return {"m": m, "n": n, "steps": steps, "lengths": lengths, "batch": batch} | {
+        "dropout": dropout,
+        "reverse": reverse,
+        "dtype": dtype,
+    }
+
+
+def assert_near(actual, wanted, tolerance):
+    """Equal up to `tolerance` times each tensor's largest entry, or times one where all are smaller."""
+    for one, other in zip(actual, wanted, strict=True):
+        largest = max(1.0, other.abs().max().item())
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * largest)
+
+
+def assert_equal(actual, wanted):
+    for one, other in zip(actual, wanted, strict=True):
+        assert torch.equal(one, other)
+
+
+@every_variant
+@given(case=cases())
+def test_outputs_states_and_all_gradients_are_the_references(variant, case):
+    case = Case(variant, **case)
+    assert_near(case.run_and_differentiate(native.scan), case.run_and_differentiate(reference.scan), 1e-9)
+
+
+@every_variant
+@settings(max_examples=10)
+@given(case=cases(torch.float32, largest=(20, 20, 16, 4)))  # small: where ReLU bends, rounding decides on the gradient
+def test_outputs_states_and_all_gradients_are_the_references_in_float32(variant, case):
+    case = Case(variant, **case)
+    assert_near(case.run_and_differentiate(native.scan), case.run_and_differentiate(reference.scan), 1e-4)
+
+
+@every_variant
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_wide_layers_are_the_references_too(variant, dropout):  # wider than any block of columns a product goes by
+    case = Case(variant, m=30, n=300, steps=2, batch=3, dropout=dropout)
+    with torch.no_grad():
+        for weight in case.cell.parameters():
+            weight /= 3
+    assert_near(case.run_and_differentiate(native.scan), case.run_and_differentiate(reference.scan), 1e-9)
+
+
+@every_variant
+@given(case=cases())
+def test_numbers_do_not_depend_on_whether_gradients_are_wanted(variant, case):
+    case = Case(variant, **case)
+    with torch.no_grad():
+        alone = case.run(native.scan)
+    assert_equal(alone, case.run(native.scan))
+
+
+@pytest.fixture
+def _threads_restored():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads_restored")
+@every_variant
+@whole_or_ragged
+@pytest.mark.parametrize(
+    "dropout", [0.0, 0.3, 0.9]
+)  # 0.3: the RRU's threads differ in whether zeros are worth skipping
+def test_numbers_do_not_depend_on_the_number_of_threads(variant, lengths, dropout):
+    case = Case(variant, lengths=lengths, dropout=dropout)
+    results = []
+    for threads in (1, 2, 9):  # 9: more than there are sequences
+        torch.set_num_threads(threads)
+        results.append(case.run_and_differentiate(native.scan))
+    values = 1 + len(case.state)
+    for other in results[1:]:
+        assert_equal(other[:values], results[0][:values])
+        assert_near(other[values:], results[0][values:], 1e-12)
+
+
+@pytest.fixture
+def fill_memory_with_nan():
+    """Call it to have torch fill the memory it hands out with NaN, until the test is over."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+
+    def begin():
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = True
+        assert torch.empty(3).isnan().all()
+
+    yield begin
+    torch.use_deterministic_algorithms(before[0])
+    torch.utils.deterministic.fill_uninitialized_memory = before[1]
+
+
+@every_variant
+@whole_or_ragged
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_what_memory_held_before_does_not_matter(variant, lengths, reverse, dropout, fill_memory_with_nan):
+    case = Case(variant, lengths=lengths, reverse=reverse, dropout=dropout)
+    wanted = case.run_and_differentiate(native.scan)
+    assert all(tensor.isfinite().all() for tensor in wanted)
+    fill_memory_with_nan()
+    assert_equal(case.run_and_differentiate(native.scan), wanted)
+    with torch.no_grad():
+        assert_equal(case.run(native.scan), wanted[: 1 + len(case.state)])
+
+
+@every_variant
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_nan_in_padding_reaches_nothing(variant, reverse, dropout, fill_memory_with_nan):
+    case = Case(variant, lengths=torch.tensor(RAGGED), reverse=reverse, dropout=dropout)
+    wanted = case.run_and_differentiate(native.scan)
+    padding = torch.arange(5).unsqueeze(1) >= case.lengths
+    with torch.no_grad():
+        case.x[padding] = float("nan")
+    fill_memory_with_nan()
+    spoiled = case.run_and_differentiate(native.scan)
+    assert_equal(spoiled, wanted)
+    assert all(tensor.isfinite().all() for tensor in spoiled)
+    outputs, grad_x = spoiled[0], spoiled[1 + len(case.state)]
+    assert not outputs[padding].any()
+    assert not grad_x[padding].any()
+
+
+@every_variant
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_nan_in_an_input_reaches_every_later_output_of_its_sequence_and_no_other(variant, dropout, reverse):
+    case = Case(variant, lengths=torch.tensor(RAGGED), reverse=reverse, dropout=dropout)
+    with torch.no_grad():
+        case.x[1, 2, 5] = float("nan")
+    outputs, *last = case.run(native.scan)
+    reached = torch.zeros(5, 7, dtype=torch.bool)
+    reached[slice(0, 2) if reverse else slice(1, RAGGED[2]), 2] = True
+    assert torch.equal(outputs.isnan().all(2), reached)
+    assert torch.equal(outputs.isnan().any(2), reached)
+    for part in last:
+        assert torch.equal(part.isnan().all(1), torch.arange(7) == 2)
+        assert torch.equal(part.isnan().any(1), torch.arange(7) == 2)
+
+
+def is_denormal(x):
+    return (x != 0) & (x.abs() < torch.finfo(x.dtype).tiny)
+
+
+@pytest.mark.parametrize("wants_gradients", [False, True])
+@pytest.mark.parametrize(
+    "residual", [0.5, 0.9]
+)  # 0.9 of a few of the smallest denormals rounds to as many: no way down
+def test_states_that_decay_become_zero_and_never_denormal(residual, wants_gradients):
+    cell = rru.RRUCell(3, 4, residual=residual)  # Z = 0: nothing but the decay
+    lengths = torch.tensor([2000, *range(120, 160), *range(800, 1000, 10)])
+    x, state = torch.randn(2000, len(lengths), 3), (torch.ones(len(lengths), 4),)
+    with torch.set_grad_enabled(wants_gradients):
+        outputs, (last,) = native.scan(cell, x, state, lengths, None, False)
+    assert (last[0] == 0).all()
+    assert not is_denormal(last).any()
+    assert (last[1] != 0).all()
+    assert outputs.isfinite().all()
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@every_cell
+def test_torch_keeps_its_own_setting_for_denormals(variant, flushed):
+    case = Case(variant, dtype=torch.float32)
+    torch.set_flush_denormal(flushed)
+    try:
+        case.run_and_differentiate(native.scan)
+        product = torch.tensor([1e-38]) * torch.tensor([1e-2])
+    finally:
+        torch.set_flush_denormal(False)
+    assert (product.item() == 0) == flushed
+
+
+@every_cell
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_torchs_own_check_of_an_operator(variant, reverse, dropout):
+    case = Case(variant, m=3, n=4, steps=5, batch=2, lengths=torch.tensor([5, 3]), reverse=reverse, dropout=dropout)
+    cell, kernel = case.cell, KERNELS[case.cell.kernel]
+    weights = [weight.detach().contiguous().requires_grad_() for weight in kernel.weights(cell, cell.named_weights())]
+    options = [int(option) for option in kernel.options(cell)]
+    torch.library.opcheck(
+        native.forward,
+        (
+            cell.kernel,
+            case.x,
+            list(case.state),
+            weights,
+            case.lengths,
+            case.seed,
+            dropout,
+            options,
+            reverse,
+            True,  # keep what the backward pass needs
+        ),
+    )
