@@ -79,6 +79,10 @@ def test_autocast(variant):
     wanted, _ = layer(x, lengths=lengths)
     with torch.autocast("cpu"):
         outputs, state = layer(x, lengths=lengths)
+    with torch.autocast("cpu"):
+        whole = copy.deepcopy(layer)
+        whole.backend = "native"
+        assert whole(x, lengths=lengths)[0].dtype == outputs.dtype  # whatever runs it
     outputs.float().sum().backward()
     tolerance = 0.1 * max(1, wanted.abs().max().item())
     assert_same(outputs.float(), wanted, tolerance)

@@ -84,8 +84,6 @@ def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
         return f"native scans run on the CPU, the input is on {inputs.device}"
     if cell.dtype not in DTYPES:
         return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
-    if reference.autocast_dtype("cpu") is not None:
-        return "native scans do not cast, and autocast is on"
     if not torch.compiler.is_compiling():
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return "native scans know nothing of torch.func's transforms"

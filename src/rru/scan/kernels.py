@@ -4,7 +4,7 @@ The weight gradients are products over all steps, done here by torch once a back
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ class Kernel(ABC):
 
     **Shapes:** `x` is (T, B, m); `weights` and `options`, whole numbers, are what `weights()` and `options()` give.
     """
+
+    linear_outputs: ClassVar[bool] = False
+    """Whether outputs come from a linear map, and so in autocast's type where that is on."""
 
     def weights(self, cell: Any, named: dict[str, Tensor]) -> list[Tensor]:
         """The cell's weights, given by name, as the loop reads them, each differentiable."""
@@ -47,6 +50,8 @@ class Kernel(ABC):
 
 class RRUKernel(Kernel):
     """weights: W^x, W^h, b^j, each (W^k, b^k), W^c, b^c, W^o, b^o, sigmoid(S), Z."""
+
+    linear_outputs = True
 
     def weights(self, cell: Any, named: dict[str, Tensor]) -> list[Tensor]:
         kept = torch.sigmoid(10 * named["S"]) if "S" in named else torch.ones_like(named["bias_c"])

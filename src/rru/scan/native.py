@@ -8,7 +8,7 @@ from torch import Tensor
 from rru.scan.kernels import KERNELS
 from rru.scan.lengths import check_lengths
 from rru.scan.library import call
-from rru.scan.reference import State
+from rru.scan.reference import State, autocast_dtype
 
 
 def _memory(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | None) -> list[Tensor]:
@@ -145,12 +145,18 @@ backward.register_autograd(_backward_again)
 def scan(
     cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
-    """Runs a cell that has a kernel over `inputs` (T, B, m): as `reference.scan`."""
-    kernel, named = cell.kernel, cell.named_weights()
-    inputs, *before = (tensor.contiguous() for tensor in (inputs, *state))
-    weights = [weight.contiguous() for weight in KERNELS[kernel].weights(cell, named)]
-    lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
+    """Runs a cell that has a kernel over `inputs` (T, B, m): as `reference.scan`.
+
+    Under autocast it computes in the weights' own type, and only gives its outputs the type the reference gives them.
+    """
+    name, named = cell.kernel, cell.named_weights()
+    kernel = KERNELS[name]
+    inputs, *before = (tensor.to(cell.dtype).contiguous() for tensor in (inputs, *state))
+    weights = [weight.contiguous() for weight in kernel.weights(cell, named)]
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *before, *weights))
-    options = [int(option) for option in KERNELS[kernel].options(cell)]
-    outputs, *results = forward(kernel, inputs, before, weights, lengths, seed, cell.dropout, options, reverse, save)
+    options = [int(option) for option in kernel.options(cell)]
+    outputs, *results = forward(name, inputs, before, weights, lengths, seed, cell.dropout, options, reverse, save)
+    autocast = autocast_dtype("cpu")
+    if kernel.linear_outputs and autocast is not None:
+        outputs = outputs.to(autocast)
     return outputs, tuple(results[-len(state) :])
