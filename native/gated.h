@@ -50,6 +50,29 @@ struct LstmStep {
   }
 };
 
+// What the backward pass of an LSTM reads and writes, row by row.
+template <typename T>
+struct LstmTape {
+  const Scan<T>& scan;
+  const LstmStep<T> lstm;
+  const T *c0, *gates, *cells, *grad_outputs;  // (B, n), (T, B, 4n), (T, B, n), (T, B, n)
+  T *grad_c, *grad_gates;                      // (B, n), (T, B, 4n)
+
+  // The s-th step of a sequence, `grad_h` being the gradient of its state through the next: where its gates' are now.
+  const T* backward(const Sequence& sequence, int s, T* grad_h, T* keep) const {
+    const int n = scan.n;
+    const size_t token = scan.token(sequence, s);
+    const T* c_before = s == 0 ? row_of(c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
+    const T* grad_output = grad_outputs + token * n;
+    T* target = grad_gates + token * 4 * n;
+    for (int f = 0; f < n; ++f) grad_h[f] += grad_output[f];
+    scan.mask(sequence, s, n, keep);
+    lstm.backward(n, gates + token * 4 * n, keep, c_before, cells + token * n, grad_h, row_of(grad_c, sequence.row, n),
+                  target);
+    return target;
+  }
+};
+
 template <typename T>
 void lstm_forward(Arguments in) {
   const Scan<T> scan(in);
@@ -115,12 +138,12 @@ void lstm_backward(Arguments in) {
   in.skip();  // weight_x
   const T* weight_h = in.tensor<T>();
   in.skip(3);  // bias, outputs, xh
-  const LstmStep<T> lstm{false};
   const T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
   const T *grad_outputs = in.tensor<T>(), *grad_last_h = in.tensor<T>(), *grad_last_c = in.tensor<T>();
   T *grad_h0 = in.tensor<T>(), *grad_c0 = in.tensor<T>();  // (B, n)
   T* grad_gates = in.tensor<T>();                          // (T, B, 4n)
 
+  const LstmTape<T> tape{scan, {false}, c0, saved_gates, cells, grad_outputs, grad_c0, grad_gates};
   Packed<T> weights(4 * n, n);
   weights.put(weight_h, 4 * n, n, 0, 0);
   struct Scratch {
@@ -139,16 +162,7 @@ void lstm_backward(Arguments in) {
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
       const int count = running(sequences, s);
       member.rows(count, [&](int i) {
-        const Sequence& sequence = sequences[i];
-        const size_t token = scan.token(sequence, s);
-        const T* c_before = s == 0 ? row_of(c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
-        const T* grad_output = grad_outputs + token * n;
-        T *dh = scratch.grad_h.at[i], *target = grad_gates + token * 4 * n;
-        for (int f = 0; f < n; ++f) dh[f] += grad_output[f];
-        scan.mask(sequence, s, n, keep.data());
-        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, dh,
-                      row_of(grad_c0, sequence.row, n), target);
-        scratch.from[i] = target;
+        scratch.from[i] = tape.backward(sequences[i], s, scratch.grad_h.at[i], keep.data());
       });
       member.product(scratch.from.data(), count, weights, static_cast<const T* const*>(nullptr),
                      scratch.grad_h.at.data());

@@ -143,7 +143,6 @@ template <typename T>
 void mogrifier_backward(Arguments in) {
   const MogrifierScan<T> scan(in);
   const int m = scan.m, n = scan.n, rank = scan.rank;
-  const LstmStep<T> lstm{true};
   in.skip();  // outputs
   const T* plain = in.tensor<T>();
   in.skip();  // xh
@@ -153,6 +152,7 @@ void mogrifier_backward(Arguments in) {
   const T *grad_outputs = in.tensor<T>(), *grad_last_h = in.tensor<T>(), *grad_last_c = in.tensor<T>();
   T *grad_h0 = in.tensor<T>(), *grad_c0 = in.tensor<T>();    // (B, n)
   T *grad_x = in.tensor<T>(), *grad_gates = in.tensor<T>();  // (T, B, m), (T, B, 4n)
+  const LstmTape<T> tape{scan, {true}, scan.c0, saved_gates, cells, grad_outputs, grad_c0, grad_gates};
   struct Gradients {
     T *narrow, *sum;  // (T, B, rank), (T, B, target): of the narrow row, and of what the sigmoid takes
   };
@@ -193,16 +193,7 @@ void mogrifier_backward(Arguments in) {
     for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
       const int count = running(sequences, s);
       member.rows(count, [&](int i) {
-        const Sequence& sequence = sequences[i];
-        const size_t token = scan.token(sequence, s);
-        const T* c_before = s == 0 ? row_of(scan.c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
-        const T* grad_output = grad_outputs + token * n;
-        T *dh = scratch.dh.at[i], *target = grad_gates + token * 4 * n;
-        for (int f = 0; f < n; ++f) dh[f] += grad_output[f];
-        scan.mask(sequence, s, n, keep.data());
-        lstm.backward(n, saved_gates + token * 4 * n, keep.data(), c_before, cells + token * n, dh,
-                      row_of(grad_c0, sequence.row, n), target);
-        scratch.from[i] = target;
+        scratch.from[i] = tape.backward(sequences[i], s, scratch.dh.at[i], keep.data());
       });
       member.product(scratch.from.data(), count, towards_x, nothing, scratch.dx.at.data());
       member.product(scratch.from.data(), count, towards_h, nothing, scratch.dh.at.data());

@@ -233,9 +233,8 @@ def test_torch_keeps_its_own_setting_for_denormals(variant, flushed):
 
 @every_cell
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_torchs_own_check_of_an_operator(variant, reverse, dropout):
-    case = Case(variant, m=3, n=4, steps=5, batch=2, lengths=torch.tensor([5, 3]), reverse=reverse, dropout=dropout)
+def test_torchs_own_check_of_an_operator(variant, reverse):
+    case = Case(variant, m=3, n=4, steps=5, batch=2, lengths=torch.tensor([5, 3]), reverse=reverse, dropout=0.5)
     cell, kernel = case.cell, KERNELS[case.cell.kernel]
     weights = [weight.detach().contiguous().requires_grad_() for weight in kernel.weights(cell, cell.named_weights())]
     options = [int(option) for option in kernel.options(cell)]
@@ -248,7 +247,7 @@ def test_torchs_own_check_of_an_operator(variant, reverse, dropout):
             weights,
             case.lengths,
             case.seed,
-            dropout,
+            cell.dropout,
             options,
             reverse,
             True,  # keep what the backward pass needs
