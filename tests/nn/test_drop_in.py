@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
 
 import rru
-from tests.variants import CELLS, assert_same, state_parts
+from tests.variants import CELLS, NATIVE, assert_same, state_parts
 
 SAME_STATE = {"rru": nn.GRU, "gru": nn.GRU, "lstm": nn.LSTM, "mogrifier": nn.LSTM}  # one tensor, or (h, c)
 every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
@@ -102,15 +102,20 @@ def test_the_rru_state_and_output_may_differ_in_size():
     assert layer.cells[2].input_size == 4  # the second layer reads both directions' outputs of the first
 
 
-@every_cell
+@pytest.mark.parametrize("variant", [*CELLS, *NATIVE], ids=str)
 def test_lengths_may_be_any_integers(variant):
     layer = variant.build()
     x = torch.randn(5, 3, 3).double()
     wanted = layer(x, lengths=torch.tensor([5, 2, 3]))[0]
-    for lengths in (torch.tensor([5, 2, 3], dtype=torch.int32), [5, 2, 3], torch.tensor([5, 2, 3], dtype=torch.uint8)):
+    strided = torch.tensor([5, 9, 2, 9, 3])[::2]
+    for lengths in (strided, strided.to(torch.int32), strided.to(torch.uint8), [5, 2, 3]):
         assert_same(layer(x, lengths=lengths)[0], wanted)
     assert_same(layer(x[:, 1], lengths=torch.tensor(2))[0], wanted[:, 1])  # a single sequence's
-    assert layer(x[:, :0], lengths=torch.tensor([], dtype=torch.int64))[0].shape == (5, 0, 4)
+    assert layer(x[:, :0], lengths=torch.tensor([], dtype=torch.int64))[0].shape == (5, 0, layer.output_size)
+
+
+@every_cell
+def test_lengths_on_a_device_without_values(variant):
     meta = variant.layer(3, 4, device="meta")
     assert meta(torch.zeros(5, 3, 3, device="meta"), lengths=torch.tensor([5, 2, 3]))[0].shape == (5, 3, 4)
 

@@ -37,8 +37,8 @@ def call(function: str, dtype: torch.dtype, numbers: Sequence[int], tensors: Seq
     """Calls a function of the library on `numbers` and the memory of `tensors`, in the order in which it reads them."""
     if _library is None:
         raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
-    for tensor in tensors:
-        assert tensor is None or tensor.is_contiguous(), "the library takes memory to be contiguous"
+    if not all(tensor is None or tensor.is_contiguous() for tensor in tensors):
+        raise ValueError(f"{function} takes the memory of its tensors to be contiguous")
     failed = _library.rru_run(
         _library.rru_best_isa(),
         _FUNCTIONS.index(function),

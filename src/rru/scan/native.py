@@ -153,6 +153,7 @@ def scan(
     kernel = KERNELS[name]
     inputs, *before = (tensor.to(cell.dtype).contiguous() for tensor in (inputs, *state))
     weights = [weight.contiguous() for weight in kernel.weights(cell, named)]
+    lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *before, *weights))
     options = [int(option) for option in kernel.options(cell)]
     outputs, *results = forward(name, inputs, before, weights, lengths, seed, cell.dropout, options, reverse, save)
