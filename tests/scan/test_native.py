@@ -21,14 +21,24 @@ class Case:
     """A cell with random weights, and all that a scan takes."""
 
     def __init__(
-        self, variant, m=13, n=37, steps=5, lengths=None, batch=7, dropout=0.0, reverse=False, dtype=torch.float64
+        self,
+        variant,
+        m=13,
+        n=37,
+        steps=5,
+        batch=7,
+        lengths=None,
+        dropout=0.0,
+        reverse=False,
+        dtype=torch.float64,
+        spread=0.3,
     ):
         self.cell = variant.build(m, n, dtype=dtype).cells[0]
         self.cell.dropout = dropout
         with torch.no_grad():
             for weight in self.cell.parameters():
-                spread = 0.3 if weight.dim() == 1 else 0.3 / weight.shape[1] ** 0.5
-                weight.normal_(std=0.3 if dtype == torch.float64 else spread)
+                tame = dtype == torch.float32 and weight.dim() > 1
+                weight.normal_(std=spread / weight.shape[1] ** 0.5 if tame else spread)
         self.x = torch.randn(steps, batch, m, dtype=dtype, requires_grad=True)
         self.state = tuple(torch.randn(batch, n, dtype=dtype, requires_grad=True) for _ in self.cell.state_names)
         self.lengths = lengths
@@ -56,11 +66,8 @@ def cases(draw, dtype=torch.float64, largest=(40, 50, 20, 8)):
     lengths = draw(st.none() | st.lists(st.integers(1, steps), min_size=batch, max_size=batch).map(torch.tensor))
     dropout, reverse = draw(st.sampled_from([0.0, 0.5, 0.9])), draw(st.booleans())
     torch.manual_seed(draw(st.integers(0, 1000)))
-    return {"m": m, "n": n, "steps": steps, "lengths": lengths, "batch": batch} | {
-        "dropout": dropout,
-        "reverse": reverse,
-        "dtype": dtype,
-    }
+    sizes = {"m": m, "n": n, "batch": batch, "steps": steps}
+    return sizes | {"lengths": lengths, "dropout": dropout, "reverse": reverse, "dtype": dtype}
 
 
 def assert_near(actual, wanted, tolerance):
@@ -93,10 +100,7 @@ def test_outputs_states_and_all_gradients_are_the_references_in_float32(variant,
 @every_variant
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_wide_layers_are_the_references_too(variant, dropout):  # wider than any block of columns a product goes by
-    case = Case(variant, m=30, n=300, steps=2, batch=3, dropout=dropout)
-    with torch.no_grad():
-        for weight in case.cell.parameters():
-            weight /= 3
+    case = Case(variant, m=30, n=300, steps=2, batch=3, dropout=dropout, spread=0.1)
     assert_near(case.run_and_differentiate(native.scan), case.run_and_differentiate(reference.scan), 1e-9)
 
 
@@ -116,6 +120,17 @@ def _threads_restored():
     torch.set_num_threads(before)
 
 
+def assert_threads_do_not_matter(case, threads):
+    results = []
+    for number in threads:
+        torch.set_num_threads(number)
+        results.append(case.run_and_differentiate(native.scan))
+    values = 1 + len(case.state)
+    for other in results[1:]:
+        assert_equal(other[:values], results[0][:values])
+        assert_near(other[values:], results[0][values:], 1e-12)
+
+
 @pytest.mark.usefixtures("_threads_restored")
 @every_variant
 @whole_or_ragged
@@ -123,15 +138,15 @@ def _threads_restored():
     "dropout", [0.0, 0.3, 0.9]
 )  # 0.3: the RRU's threads differ in whether zeros are worth skipping
 def test_numbers_do_not_depend_on_the_number_of_threads(variant, lengths, dropout):
-    case = Case(variant, lengths=lengths, dropout=dropout)
-    results = []
-    for threads in (1, 2, 9):  # 9: more than there are sequences
-        torch.set_num_threads(threads)
-        results.append(case.run_and_differentiate(native.scan))
-    values = 1 + len(case.state)
-    for other in results[1:]:
-        assert_equal(other[:values], results[0][:values])
-        assert_near(other[values:], results[0][values:], 1e-12)
+    assert_threads_do_not_matter(Case(variant, lengths=lengths, dropout=dropout), (1, 2, 9))  # 9: more than sequences
+
+
+@pytest.mark.usefixtures("_threads_restored")
+@every_variant
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_numbers_do_not_depend_on_how_many_threads_share_the_weights(variant, dropout):  # of a wide layer, a few rows
+    case = Case(variant, m=30, n=300, lengths=torch.tensor(RAGGED), dropout=dropout, spread=0.1)
+    assert_threads_do_not_matter(case, (1, 2, 3))
 
 
 @pytest.fixture
