@@ -1,5 +1,6 @@
 """The native scans as operators, `rru::native_forward` and `rru::native_backward`, known to autograd and to graphs."""
 
+import struct
 from typing import Any
 
 import torch
@@ -16,8 +17,10 @@ def _memory(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | None)
     return [like.new_zeros(shape) if lengths is not None else like.new_empty(shape) for shape in shapes]
 
 
-def _numbers(x: Tensor, state: list[Tensor], seed: Tensor | None, reverse: bool, save: bool) -> list[int]:
-    drop = [seed is not None, 0 if seed is None else int(seed)]
+def _numbers(
+    x: Tensor, state: list[Tensor], seed: Tensor | None, dropout: float, reverse: bool, save: bool
+) -> list[int]:
+    drop = [0, 0] if seed is None else [int(seed), *struct.unpack("q", struct.pack("d", dropout))]
     return [*x.shape, state[0].shape[1], reverse, save, *drop]
 
 
@@ -30,7 +33,7 @@ def _forward_memory(
     options: list[int],
     save: bool,
 ) -> list[Tensor]:
-    outputs = (*x.shape[:2], KERNELS[kernel].output_size(weights))
+    outputs = (*x.shape[:2], KERNELS[kernel].output_size(weights, options))
     kept = KERNELS[kernel].kept(x, weights, options) if save else []
     return [*_memory(x, [outputs, *kept], lengths), *map(torch.empty_like, state)]
 
@@ -53,9 +56,8 @@ def forward(
     results = _forward_memory(kernel, x, state, weights, lengths, options, save)
     unsaved = [None] * len(KERNELS[kernel].kept(x, weights, options))
     kept, last = results[1 : -len(state)] if save else unsaved, results[-len(state) :]
-    rate = torch.tensor([dropout], dtype=torch.float64)
-    tensors = [lengths, rate, x, *state, *weights, results[0], *kept, *last]
-    call(f"{kernel}_forward", x.dtype, [*_numbers(x, state, seed, reverse, save), *options], tensors)
+    tensors = [lengths, x, *state, *weights, results[0], *kept, *last]
+    call(f"{kernel}_forward", x.dtype, [*_numbers(x, state, seed, dropout, reverse, save), *options], tensors)
     return results
 
 
@@ -91,10 +93,9 @@ def backward(
 ) -> list[Tensor]:
     """Gradients of [x, *state, *weights], given those of [outputs, *last state]; `kept` begins with the outputs."""
     grad_state = [torch.empty_like(part) for part in state]
-    left = _memory(x, KERNELS[kernel].left(x, weights, options), lengths)
-    rate = torch.tensor([dropout], dtype=torch.float64)
-    tensors = [lengths, rate, x, *state, *weights, *kept, *gradients, *grad_state, *left]
-    call(f"{kernel}_backward", x.dtype, [*_numbers(x, state, seed, reverse, True), *options], tensors)
+    left = _memory(x, KERNELS[kernel].left(x, weights, options, kept[1:]), lengths)
+    tensors = [lengths, x, *state, *weights, *kept, *gradients, *grad_state, *left]
+    call(f"{kernel}_backward", x.dtype, [*_numbers(x, state, seed, dropout, reverse, True), *options], tensors)
     grad_x, *grad_weights = KERNELS[kernel].gradients(x, weights, options, kept[1:], left)
     found = [grad_x, *grad_state, *grad_weights]
     return [
