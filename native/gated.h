@@ -75,6 +75,7 @@ struct LstmTape {
 
 template <typename T>
 void lstm_forward(Arguments in) {
+  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();  // (B, n)
   const Scan<T> scan(in);
   const int m = scan.m, n = scan.n;
   const T *h0 = in.tensor<T>(), *c0 = in.tensor<T>();                                      // (B, n)
@@ -82,7 +83,6 @@ void lstm_forward(Arguments in) {
   const LstmStep<T> lstm{false};
   T* outputs = in.tensor<T>();                                                     // (T, B, n)
   T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();  // (T, B, m + n), (T, B, 4n), (T, B, n)
-  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();                            // (B, n)
 
   Packed<T> weights(m + n, 4 * n, scan.packs());
   weights.put_transposed(weight_x, 4 * n, m, 0, 0);
@@ -175,6 +175,7 @@ void lstm_backward(Arguments in) {
 
 template <typename T>
 void gru_forward(Arguments in) {
+  T* last = in.tensor<T>();  // (B, n)
   const Scan<T> scan(in);
   const int m = scan.m, n = scan.n;
   const bool reset_after = in.number();
@@ -184,7 +185,6 @@ void gru_forward(Arguments in) {
   T* outputs = in.tensor<T>();                            // (T, B, n)
   T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>();  // (T, B, m + n); (T, B, 3n): r, u, candidate
   T* inner = in.tensor<T>();  // (T, B, n): r h, or with reset_after the product with h that r multiplies
-  T* last = in.tensor<T>();   // (B, n)
 
   // Two products: [x, h] for the gates r and u, then [x, r h] for the candidate; or with reset_after x for all three, and
   // h for all three, as r is between the candidate's two.

@@ -37,10 +37,14 @@ inline void store(T* p, Vector<T> v) {
 
 template <typename T>
 inline T sum(Vector<T> v) {
-  T total = 0;
+  constexpr int lanes = Simd<T>::lanes;
+  T parts[lanes];
+  std::memcpy(parts, &v, sizeof v);
   RRU_UNROLL
-  for (int i = 0; i < Simd<T>::lanes; ++i) total += v[i];
-  return total;
+  for (int half = lanes / 2; half > 0; half /= 2)
+    RRU_UNROLL
+  for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
+  return parts[0];
 }
 
 inline int round_up(int x, int multiple) { return (x + multiple - 1) / multiple * multiple; }
@@ -162,12 +166,18 @@ inline void inner_products(const T* row, const T* lines, int size, T* sums) {
       totals[i][0] += low * load(line), totals[i][1] += high * load(line + lanes);
     }
   }
-  RRU_UNROLL
-  for (int i = 0; i < Count; ++i) {
-    T total = sum<T>(totals[i][0] + totals[i][1]);
-    for (int rest = k; rest < size; ++rest) total += row[rest] * lines[static_cast<size_t>(i) * size + rest];
-    sums[i] += total;
+  if (k + lanes <= size) {
+    const Vector<T> low = load(row + k);
+    RRU_UNROLL
+    for (int i = 0; i < Count; ++i) totals[i][0] += low * load(lines + static_cast<size_t>(i) * size + k);
+    k += lanes;
   }
+  T rest[Count] = {};
+  for (; k < size; ++k)
+    RRU_UNROLL
+  for (int i = 0; i < Count; ++i) rest[i] += row[k] * lines[static_cast<size_t>(i) * size + k];
+  RRU_UNROLL
+  for (int i = 0; i < Count; ++i) sums[i] += sum<T>(totals[i][0] + totals[i][1]) + rest[i];
 }
 
 // `multiply` with a matrix that is not packed.

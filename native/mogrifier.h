@@ -44,6 +44,7 @@ struct MogrifierScan : Scan<T> {
 
 template <typename T>
 void mogrifier_forward(Arguments in) {
+  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();
   const MogrifierScan<T> scan(in);
   const int m = scan.m, n = scan.n, rank = scan.rank;
   const LstmStep<T> lstm{true};
@@ -52,7 +53,6 @@ void mogrifier_forward(Arguments in) {
   T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
   std::vector<RoundKept<T>> kept;
   for (size_t i = 0; i < scan.rounds.size(); ++i) kept.emplace_back(in, rank);
-  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();
 
   Packed<T> weights(m + n, 4 * n, scan.packs());
   weights.put_transposed(scan.weight_x, 4 * n, m, 0, 0);

@@ -103,8 +103,8 @@ bool finite(const T* values, size_t size) {
 
 template <typename T>
 void rru_forward(Arguments in) {
-  const RruScan<T> scan(in);
   T* last = in.tensor<T>();  // (B, n)
+  const RruScan<T> scan(in);
 
   const int m = scan.m, n = scan.n, p = scan.p, g = scan.g;
   Packed<T> inner(m + n, g, scan.packs());

@@ -19,10 +19,11 @@
 
 namespace rru::RRU_ISA {
 
-// Reads a call's arguments in the order `scan/native.py` wrote them.
+// Reads a call's arguments in the order `scan/native.py` wrote them; tensors that it left out at the end are null.
 struct Arguments {
   const int64_t* numbers;
   void* const* tensors;
+  void* const* end;
   int threads;
 
   int number() { return static_cast<int>(*numbers++); }
@@ -34,7 +35,7 @@ struct Arguments {
   }
   template <typename T>
   T* tensor() {
-    return static_cast<T*>(*tensors++);
+    return tensors == end ? nullptr : static_cast<T*>(*tensors++);
   }
   void skip(int count = 1) { tensors += count; }
 };
@@ -196,7 +197,9 @@ struct Dropout {
   // factors[f] = 0 or 1 / (1 - rate) for f < features, for one step of one row of the batch.
   template <typename T>
   void mask(int step, int row, int features, T* factors) const {
-    const uint32_t threshold = static_cast<uint32_t>(std::min(std::nearbyint(rate * 4294967296.0), 4294967295.0));
+    const double share = std::nearbyint(rate * 4294967296.0);
+    if (share > 4294967295.0) return static_cast<void>(std::fill_n(factors, features, T(0)));  // all but one
+    const uint32_t threshold = static_cast<uint32_t>(share);
     const T kept = static_cast<T>(1 / (1 - rate));
     alignas(64) uint32_t bits[words];
     T block[words];
