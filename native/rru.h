@@ -367,19 +367,21 @@ void rru_backward(Arguments in) {
     });
   });
   if (!sparse) return;
-  in_parallel(in.threads, [&](int thread) {
+  auto both_at = [&](int t, int column, int size, T* target) {
+    std::copy_n(grad_both + static_cast<size_t>(t) * (n + p) + column, size, target);
+  };
+  auto hidden_grad_at = [&](int t) {
+    return SparseRow<T>{live[t].index, grads.get() + static_cast<size_t>(t) * g, live[t].count};
+  };
+  auto hidden_before_at = [&](int t, int column, int size, T* target) {
+    const T* j = (layers > 1 ? scan.hidden_at(layers - 2, t) : scan.pre + static_cast<size_t>(t) * g) + column;
+    for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
+  };
+  auto gradients = [&](int thread) {
     const Share share{thread, in.threads};
-    sparse_gradient<T>([&](int t) { return live[t]; }, static_cast<int>(tokens), g,
-      [&](int t, int column, int size, T* target) {
-        std::copy_n(grad_both + static_cast<size_t>(t) * (n + p) + column, size, target);
-      }, n + p, grad_outer, share);
-    if (!layers) return;
-    sparse_gradient<T>([&](int t) { return SparseRow<T>{live[t].index, grads.get() + static_cast<size_t>(t) * g, live[t].count}; },
-      static_cast<int>(tokens), g,
-      [&](int t, int column, int size, T* target) {
-        const T* j = layers > 1 ? scan.hidden_at(layers - 2, t) : scan.pre + static_cast<size_t>(t) * g;
-        for (int f = 0; f < size; ++f) target[f] = relu(j[column + f]);
-      }, g, grad_middle, share);
-  }, [] {});
+    sparse_gradient<T>([&](int t) { return live[t]; }, static_cast<int>(tokens), g, both_at, n + p, grad_outer, share);
+    if (layers) sparse_gradient<T>(hidden_grad_at, static_cast<int>(tokens), g, hidden_before_at, g, grad_middle, share);
+  };
+  in_parallel(in.threads, gradients, [] {});
 }
 }  // namespace rru::RRU_ISA

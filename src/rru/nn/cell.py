@@ -159,7 +159,7 @@ class Cell(nn.Module, ABC):
 
     def named_weights(self) -> dict[str, Tensor]:
         """The weights by name, in the order of `allocate`; each is read once, as parametrizations make them anew."""
-        own = self._parameters  # what torch would look for last
+        own: dict[str, Any] = self._parameters  # where torch would look last
         return {name: own[name] if name in own else getattr(self, name) for name in self._weight_names}
 
     def weights(self) -> list[Tensor]:

@@ -12,7 +12,9 @@ from rru.scan.library import BUILT, DTYPES, warn_once
 from rru.scan.reference import State, Steps
 
 BACKENDS = ("auto", "reference", "native")
-_WORTH_PACKING = 16  # steps times sequences: with fewer, the backward pass takes longer to pack the weights than it saves
+_WORTH_PACKING = (
+    16  # steps times sequences: with fewer, the backward pass takes longer to pack the weights than it saves
+)
 
 
 class AnyCell(Steps, Protocol):
@@ -82,7 +84,7 @@ def run(
 
 
 def step(cell: AnyCell, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """One step of `cell`, on x (B, m): outputs (B, p) and the new state; natively where nothing is to be differentiated."""
+    """One step of `cell`, on x (B, m): outputs (B, p) and the new state; natively where no gradient is wanted."""
     if not torch.compiler.is_compiling() and not _differentiates(cell, x, state) and not _why_not_native(cell, x):
         return native.step(cell, x, state, seed)
     return reference.step(cell, x, state, seed)

@@ -53,17 +53,11 @@ class RRUKernel(Kernel):
 
     linear_outputs = True
     sparse_below: ClassVar[float] = 0.45
-    """The share of d that is not zero below which the gradients of the weights it meets are faster without its zeros."""
+    """The share of d that is not zero below which the gradients of the weights around it skip its zeros."""
 
     def options(self, cell: Any) -> list[int]:
-        sizes = [cell.output_size, cell.expanded_size, cell.relu_layers]
-        return [
-            *sizes,
-            cell.normalize,
-            cell.activate_outputs,
-            cell.residual != "unscaled",
-            cell.rezero == "vector",
-        ]
+        flags = [cell.normalize, cell.activate_outputs, cell.residual != "unscaled", cell.rezero == "vector"]
+        return [cell.output_size, cell.expanded_size, cell.relu_layers, *flags]
 
     def output_size(self, weights: list[Tensor], options: list[int]) -> int:
         return options[0]
@@ -85,7 +79,7 @@ class RRUKernel(Kernel):
     def gradients(
         self, x: Tensor, weights: list[Tensor], options: list[int], kept: list[Tensor], left: list[Tensor]
     ) -> list[Tensor]:
-        (g, n), (_, _, relu_layers, _, _, scaled, vector) = weights[1].shape, options
+        n, (_, _, relu_layers, _, _, scaled, vector) = weights[1].shape[1], options
         xh, pre, _, hidden, _, _ = kept
         grad_inner, grad_middle, grad_both, features, grad_outer, grad_last, grad_kept = left
         weight_c, bias_c = weights[3 + 2 * (relu_layers - 1) :][:2]

@@ -176,8 +176,7 @@ def step(cell: Any, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tenso
     At batch 1 all that Python does costs more than the step itself, so there is as little of it as can be.
     """
     kernel, dtype, (batch, m) = KERNELS[cell.kernel], cell.dtype, x.shape
-    tensors = [*state, *kernel.weights(cell, cell.named_weights())]
-    tensors = [tensor if tensor.dtype == dtype and tensor.is_contiguous() else _laid_out(tensor, dtype) for tensor in tensors]
+    tensors = [_laid_out(tensor, dtype) for tensor in (*state, *kernel.weights(cell, cell.named_weights()))]
     outputs = torch.empty(batch, cell.output_size, dtype=dtype)
     last = [torch.empty_like(part) for part in tensors[: len(state)]]
     numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *kernel.options(cell)]
