@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -65,7 +66,7 @@ struct Packed {
 
   int depth, columns, panels;
   bool packed;
-  std::vector<T> data;
+  std::unique_ptr<T[]> data;
   std::vector<Block> blocks;
 
   Packed(int depth, int columns, bool packed = true)
@@ -73,30 +74,41 @@ struct Packed {
         columns(columns),
         panels(round_up(columns, width) / width),
         packed(packed),
-        data(packed ? static_cast<size_t>(panels) * depth * width : 0) {}
+        data(packed ? new T[size()] : nullptr) {
+    const int present = columns - (panels - 1) * width;
+    for (int k = 0; packed && k < depth; ++k) std::fill_n(at(k, (panels - 1) * width) + present, width - present, T(0));
+  }
 
-  const T* panel(int index) const { return data.data() + static_cast<size_t>(index) * depth * width; }
+  size_t size() const { return static_cast<size_t>(panels) * depth * width; }
+  const T* panel(int index) const { return data.get() + static_cast<size_t>(index) * depth * width; }
+  T* at(int k, int column) const {
+    return data.get() + (static_cast<size_t>(column / width) * depth + k) * width + column % width;
+  }
   int padded() const { return panels * width; }
   size_t bytes() const { return sizeof(T) * depth * static_cast<size_t>(columns); }
 
   // Puts `source`, `rows` x `cols` row by row, at (first_depth, first_column), transposed: its columns run along depth.
   void put_transposed(const T* source, int rows, int cols, int first_depth, int first_column) {
     if (!packed) return blocks.push_back({source, rows, cols, first_depth, first_column});
-    for (int j = 0; j < rows; ++j) {
-      const int column = first_column + j;
-      T* target = data.data() + (static_cast<size_t>(column / width) * depth + first_depth) * width + column % width;
-      for (int k = 0; k < cols; ++k) target[static_cast<size_t>(k) * width] = source[static_cast<size_t>(j) * cols + k];
+    for (int j = 0; j < rows;) {  // as many rows together as go into one panel
+      const int column = first_column + j, together = std::min(rows - j, width - column % width);
+      const T* from = source + static_cast<size_t>(j) * cols;
+      for (int k = 0; k < cols; ++k) {
+        T* target = at(first_depth + k, column);
+        for (int i = 0; i < together; ++i) target[i] = from[static_cast<size_t>(i) * cols + k];
+      }
+      j += together;
     }
   }
 
   // Puts `source`, `rows` x `cols` row by row, at (first_depth, first_column) as it is: its rows run along depth.
   void put(const T* source, int rows, int cols, int first_depth, int first_column) {
-    for (int k = 0; k < rows; ++k)
-      for (int j = 0; j < cols; ++j) {
-        const int column = first_column + j;
-        data[(static_cast<size_t>(column / width) * depth + first_depth + k) * width + column % width] =
-            source[static_cast<size_t>(k) * cols + j];
-      }
+    for (int j = 0; j < cols;) {
+      const int column = first_column + j, together = std::min(cols - j, width - column % width);
+      for (int k = 0; k < rows; ++k)
+        std::copy_n(source + static_cast<size_t>(k) * cols + j, together, at(first_depth + k, column));
+      j += together;
+    }
   }
 };
 

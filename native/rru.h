@@ -138,7 +138,7 @@ void rru_forward(Arguments in) {
                    std::vector<SparseRow<T>>(rows),
                    std::vector<int>(rows)};
   };
-  const bool skips = outer.packed && finite(outer.data.data(), outer.data.size());
+  const bool skips = outer.packed && finite(outer.data.get(), outer.size());
   std::atomic<int64_t> alive{0}, seen{0};
   const Teams teams(scan, in.threads, inner.bytes() + outer.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
@@ -230,7 +230,8 @@ void rru_backward(Arguments in) {
   T* grad_hidden = in.tensor<T>();         // (relu_layers - 1, T, B, g): of the sum in Eq. 2
   T* grad_both = in.tensor<T>();           // (T, B, n + p): of h_t, through c's ReLU if it has one, and of o_t
   T* features = in.tensor<T>();            // (T, B, g): d again; null where the gradients below are wanted instead
-  T* grad_outer = in.tensor<T>();          // (g, n + p): of the weights of Eq. 4 and 6, before Z
+  T* grad_c = in.tensor<T>();              // (n, g): of the weights of Eq. 4, before Z
+  T* grad_o = in.tensor<T>();              // (p, g): of the weights of Eq. 6
   T* grad_middle = in.tensor<T>();         // (g, g): of the weights of the last Eq. 2, if there is one
   T* grad_kept = in.tensor<T>();           // (threads, n): parts of the gradient of sigmoid(10 S)
 
@@ -377,10 +378,20 @@ void rru_backward(Arguments in) {
     const T* j = (layers > 1 ? scan.hidden_at(layers - 2, t) : scan.pre + static_cast<size_t>(t) * g) + column;
     for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
   };
+  auto put_outer = [&](int first, int count, int column, int size, const T* sums, int width) {
+    for (int j = 0; j < size; ++j) {
+      T* row = column + j < n ? row_of(grad_c, column + j, g) : row_of(grad_o, column + j - n, g);
+      for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
+    }
+  };
+  auto put_middle = [&](int first, int count, int column, int size, const T* sums, int width) {
+    for (int f = 0; f < count; ++f) std::copy_n(sums + f * width, size, row_of(grad_middle, first + f, g) + column);
+  };
   auto gradients = [&](int thread) {
     const Share share{thread, in.threads};
-    sparse_gradient<T>([&](int t) { return live[t]; }, static_cast<int>(tokens), g, both_at, n + p, grad_outer, share);
-    if (layers) sparse_gradient<T>(hidden_grad_at, static_cast<int>(tokens), g, hidden_before_at, g, grad_middle, share);
+    const int all = static_cast<int>(tokens);
+    sparse_gradient<T>([&](int t) { return live[t]; }, all, g, both_at, n + p, put_outer, share);
+    if (layers) sparse_gradient<T>(hidden_grad_at, all, g, hidden_before_at, g, put_middle, share);
   };
   in_parallel(in.threads, gradients, [] {});
 }

@@ -1,8 +1,5 @@
 // Products that skip zeros: rows of which few entries are not zero, times a packed matrix, and a matrix's gradient.
 #pragma once
-#include <algorithm>
-#include <memory>
-
 #include "kernels.h"
 
 namespace rru::RRU_ISA {
@@ -164,12 +161,13 @@ void multiply_at(const T* const* a, int rows, const Packed<T>& matrix, const Spa
   }
 }
 
-// The gradient of a matrix: result[f] = the sum over all tokens of sparse(token)[f] * dense(token), `columns` wide, for the
-// features f in this share; dense(token, column, size, target) copies a piece of a row. Both are cut so that a block of the dense rows stays in the first-level cache, and the sums of
+// The gradient of a matrix: the sum over all tokens of sparse(token)[f] * dense(token)[column], for the features f in this
+// share. dense(token, column, size, target) copies a piece of a row; result(f, count, column, size, sums, width) takes a
+// block of results, sums[f * width + column]. Both are cut so that a block of the dense rows stays in the first-level cache, and the sums of
 // a block of features in the second; within these, entries are sorted by feature.
-template <typename T, typename Sparse, typename Dense>
-void sparse_gradient(const Sparse& sparse, int tokens, int features, const Dense& dense, int columns, T* result,
-                     Share share) {
+template <typename T, typename Sparse, typename Dense, typename Result>
+void sparse_gradient(const Sparse& sparse, int tokens, int features, const Dense& dense, int columns,
+                     const Result& result, Share share) {
   constexpr int lanes = Simd<T>::lanes, vectors = 8, width = vectors * lanes, tokens_together = 64, together = 256;
   struct Entry {
     int token;
@@ -227,8 +225,7 @@ void sparse_gradient(const Sparse& sparse, int tokens, int features, const Dense
           for (int v = 0; v < vectors; ++v) store(target + v * lanes, total[v]);
         }
       }
-      for (int f = 0; f < count; ++f)
-        std::copy_n(sums.data() + f * width, present, result + static_cast<size_t>(first + f) * columns + column);
+      result(first, count, column, present, sums.data(), width);
     }
   }
 }

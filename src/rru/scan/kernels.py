@@ -73,7 +73,7 @@ class RRUKernel(Kernel):
         sparse = kept[-1].item() < self.sparse_below
         middle = (relu_layers - 1, steps, batch, g)
         features = (0,) if sparse else (steps, batch, g)
-        by_weights = [(g, n + p) if sparse else (0,), (g, g) if sparse and relu_layers > 1 else (0,)]
+        by_weights = [(n, g), (p, g), (g, g) if relu_layers > 1 else (0,)] if sparse else [(0,)] * 3
         return [(steps, batch, g), middle, (steps, batch, n + p), features, *by_weights, (torch.get_num_threads(), n)]
 
     def gradients(
@@ -81,29 +81,31 @@ class RRUKernel(Kernel):
     ) -> list[Tensor]:
         n, (_, _, relu_layers, _, _, scaled, vector) = weights[1].shape[1], options
         xh, pre, _, hidden, _, _ = kept
-        grad_inner, grad_middle, grad_both, features, grad_outer, grad_last, grad_kept = left
+        grad_inner, grad_middle, grad_both, features, grad_c, grad_o, grad_last, grad_kept = left
         weight_c, bias_c = weights[3 + 2 * (relu_layers - 1) :][:2]
         z = weights[-1]
-        inner = over_steps(grad_inner, xh)  # (g, m + n)
-        outer = grad_outer.T if grad_outer.numel() else over_steps(grad_both, features)  # (n + p, g)
+        sparse = grad_c.numel() > 0
+        if not sparse:
+            grad_c, grad_o = over_steps(grad_both[..., :n], features), over_steps(grad_both[..., n:], features)
         bias = grad_both.sum((0, 1))  # (n + p,)
         middle: list[Tensor] = []
         for k, grad in enumerate(grad_middle):
-            if grad_last.numel() and k == relu_layers - 2:
+            if sparse and k == relu_layers - 2:
                 weight = grad_last
             else:
                 weight = over_steps(grad, pre.relu() if k == 0 else hidden[k - 1])
             middle += [weight, grad.sum((0, 1))]
-        grad_z = (weight_c * outer[:n]).sum(1) + bias_c * bias[:n]  # the sum of c times its gradient, c not being kept
+        # Of Z: the sum of c times its gradient, c not being kept
+        grad_z = (weight_c.unsqueeze(1) @ grad_c.unsqueeze(2)).flatten() + bias_c * bias[:n]
         share = torch.sigmoid(10 * weights[-2]) if scaled else None
         return [
             grad_inner @ weights[0],
-            *split(inner, x.shape[2]),
+            *by_input_and_state(grad_inner, xh, x.shape[2]),
             grad_inner.sum((0, 1)),
             *middle,
-            z.unsqueeze(1) * outer[:n],
+            grad_c.mul_(z.unsqueeze(1)),
             z * bias[:n],
-            outer[n:],
+            grad_o,
             bias[n:],
             *([] if share is None else [10 * share * (1 - share) * grad_kept.sum(0)]),
             grad_z if vector else grad_z.sum(0, keepdim=True),
@@ -129,11 +131,7 @@ class LSTMKernel(Kernel):
         self, x: Tensor, weights: list[Tensor], options: list[int], kept: list[Tensor], left: list[Tensor]
     ) -> list[Tensor]:
         (grad_gates,) = left
-        return [
-            grad_gates @ weights[0],
-            *split(over_steps(grad_gates, kept[0]), x.shape[2]),
-            grad_gates.sum((0, 1)),
-        ]
+        return [grad_gates @ weights[0], *by_input_and_state(grad_gates, kept[0], x.shape[2]), grad_gates.sum((0, 1))]
 
 
 class GRUKernel(Kernel):
@@ -199,7 +197,7 @@ class MogrifierKernel(Kernel):
     ) -> list[Tensor]:
         plain, xh, _, _, *of_rounds = kept
         grad_x, grad_gates, *grads = left
-        found = [grad_x, *split(over_steps(grad_gates, xh), x.shape[2]), grad_gates.sum((0, 1))]
+        found = [grad_x, *by_input_and_state(grad_gates, xh, x.shape[2]), grad_gates.sum((0, 1))]
         source = plain[..., x.shape[2] :]  # round 0 reads the state, every later one what the round before it left
         for _ in range(options[0]):
             if options[1]:
@@ -227,6 +225,6 @@ def over_steps(gradient: Tensor, values: Tensor) -> Tensor:
     return gradient.flatten(0, 1).T @ values.flatten(0, 1)
 
 
-def split(joint: Tensor, columns: int) -> list[Tensor]:
-    """The first `columns` columns of a matrix, and the rest."""
-    return [joint[:, :columns], joint[:, columns:]]
+def by_input_and_state(gradient: Tensor, xh: Tensor, m: int) -> list[Tensor]:
+    """The gradients of W^x and W^h, given that of their sum, (T, B, out), and inputs beside states (T, B, m + n)."""
+    return [over_steps(gradient, xh[..., :m]), over_steps(gradient, xh[..., m:])]
