@@ -6,6 +6,7 @@ it cannot be built, the install goes on without it and the layers run on plain P
 
 import platform
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -57,7 +58,7 @@ class BuildNative(build_ext):
         return []
 
 
-HEADERS = [f"native/{name}.h" for name in ("kernels", "pointwise", "scan", "rru", "gated", "mogrifier")]
+HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
 setup(
     ext_modules=[
         Extension("rru.scan._native", ["native/dispatch.cpp", "native/isa.cpp"], depends=HEADERS, optional=True)

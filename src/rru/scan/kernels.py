@@ -53,7 +53,9 @@ class RRUKernel(Kernel):
 
     linear_outputs = True
     sparse_below: ClassVar[float] = 0.45
-    """The share of d that is not zero below which the gradients of the weights around it skip its zeros."""
+    """The share of d that is not zero below which the gradients of the weights around it skip its zeros,"""
+    sparse_from: ClassVar[int] = 256
+    """and the n + p from which on that pays."""
 
     def options(self, cell: Any) -> list[int]:
         flags = [cell.normalize, cell.activate_outputs, cell.residual != "unscaled", cell.rezero == "vector"]
@@ -70,7 +72,7 @@ class RRUKernel(Kernel):
 
     def left(self, x: Tensor, weights: list[Tensor], options: list[int], kept: list[Tensor]) -> Shapes:
         (steps, batch, _), (g, n), (p, _, relu_layers, *_) = x.shape, weights[1].shape, options
-        sparse = kept[-1].item() < self.sparse_below
+        sparse = n + p >= self.sparse_from and kept[-1].item() < self.sparse_below
         middle = (relu_layers - 1, steps, batch, g)
         features = (0,) if sparse else (steps, batch, g)
         by_weights = [(n, g), (p, g), (g, g) if relu_layers > 1 else (0,)] if sparse else [(0,)] * 3
