@@ -60,7 +60,7 @@ def data_dir(given: Path | str | None = None) -> Path:
     if given is not None:
         return Path(given).expanduser()
     named = os.environ.get("RRU_DATA_DIR")
-    return Path(named).expanduser() if named else Path(pooch.os_cache("rru")) / "data"
+    return Path(named).expanduser() if named else Path(pooch.os_cache("rru"))
 
 
 def cache_dir() -> Path:

@@ -1,0 +1,154 @@
+"""Files and members of archives as bytes: nothing is written, and no more is read than a set can hold."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from rru.data.errors import DataError
+from rru.data.folder import Part
+
+CHUNK = 1 << 20
+ARCHIVE_LIMIT = 2 << 30  # what an archive may hold in all; the largest of ours holds half a gigabyte
+HEADER_LIMIT = 1 << 20  # what the table of a tar may ask for at once: longest name, extended header
+
+
+@contextmanager
+def reading(file: str | Path, place: str = "") -> Iterator[None]:
+    """Turns whatever goes wrong inside into a DataError that names the file and the place."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # readers of hostile files must fail in one way only, however they fail inside
+        reason = str(error) or "ends too early" if isinstance(error, EOFError) else f"{error}"
+        raise DataError(file, f"cannot be read: {reason} ({type(error).__name__})", place) from error
+
+
+class Bounded(io.RawIOBase):
+    """A stream that goes forward only, and refuses to give more than `limit` bytes."""
+
+    def __init__(self, stream: IO[bytes], limit: int, file: str | Path, place: str = "") -> None:
+        self.stream = stream
+        self.limit = limit
+        self.file = file
+        self.place = place
+        self.position = 0
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > max(CHUNK, HEADER_LIMIT):
+            raise DataError(self.file, f"asks for {size} bytes at once", self.place or f"offset {self.position}")
+        data = self.stream.read(size)
+        self.position += len(data)
+        if self.position > self.limit:
+            raise DataError(self.file, f"holds more than the {self.limit} bytes it may hold", self.place)
+        return data
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence != 0 or offset < self.position:
+            raise DataError(self.file, "points backwards", self.place or f"offset {self.position}")
+        while self.position < offset and self.read(min(CHUNK, offset - self.position)):
+            pass
+        return self.position
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+@contextmanager
+def opened(part: Part, limit: int) -> Iterator[Bounded]:
+    """What a part holds, unpacked, as a stream of at most `limit` bytes."""
+    place = f"member {part.member}" if part.member else ""
+    with reading(part.path, place):
+        if part.form == "gz":
+            with gzip.open(part.path, "rb") as stream:
+                yield Bounded(stream, limit, part.path)
+        elif part.form == "zip":
+            with zipfile.ZipFile(part.path) as archive, archive.open(_zip_member(archive, part, limit)) as stream:
+                yield Bounded(stream, limit, part.path, place)
+        elif part.form == "tar":
+            for name, stream in tar_files(part.path):
+                if f"/{name}".endswith(f"/{part.member}"):
+                    yield Bounded(stream, limit, part.path, place)
+                    return
+            raise DataError(part.path, "the archive has no such member", place)
+        else:
+            if part.path.stat().st_size > limit:
+                raise DataError(part.path, f"has {part.path.stat().st_size} bytes, more than the {limit} it may have")
+            with part.path.open("rb") as stream:
+                yield Bounded(stream, limit, part.path)
+
+
+def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.ZipInfo:
+    place = f"member {part.member}"
+    for member in archive.infolist():
+        if member.filename == part.member:
+            if member.file_size > limit:
+                raise DataError(part.path, f"promises {member.file_size} bytes, more than the {limit} allowed", place)
+            return member
+    raise DataError(part.path, "the archive has no such member", place)
+
+
+def tar_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Names and contents of the regular files in a tar, in order; links and all else are passed over."""
+    with path.open("rb") as file, reading(path):
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file
+        bounded = Bounded(stream, ARCHIVE_LIMIT, path)
+        with tarfile.TarFile(fileobj=bounded, mode="r") as archive:
+            while (member := archive.next()) is not None:
+                archive.members.clear()  # else it keeps a record of every member
+                content = archive.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
+                if content is not None:
+                    yield member.name.removeprefix("./"), content
+
+
+def read(part: Part, limit: int, expected: str | None = None) -> bytearray:
+    """All that a part holds, unpacked; a DataError if that is empty, beyond `limit`, or not of the expected hash."""
+    digest = hashlib.new(expected.partition(":")[0], usedforsecurity=False) if expected else None
+    data = bytearray()
+    with opened(part, limit) as stream:
+        while chunk := stream.read(CHUNK):
+            data += chunk
+            if digest:
+                digest.update(chunk)
+    if not data:
+        raise DataError(part.path, "is empty", f"member {part.member}" if part.member else "")
+    if digest and digest.hexdigest() != expected.partition(":")[2]:  # type: ignore[union-attr]
+        raise DataError(
+            part.path,
+            f"is cut or changed: {digest.name} of its {len(data)} bytes is {digest.hexdigest()}, "
+            f"{part.remote.name} has {expected}",
+        )
+    return data
+
+
+def content_hash(part: Part, algorithm: str = "sha256") -> str:
+    """Hash of what a part holds, unpacked, written like the catalogue's: `sha256:…`."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with opened(part, ARCHIVE_LIMIT) as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return f"{algorithm}:{digest.hexdigest()}"
+
+
+def decoded(data: bytes | bytearray, file: str | Path, place: str = "") -> str:
+    """The text in these bytes; a DataError that names the line if it is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        where = f"{place}, " if place else ""
+        raise DataError(file, f"is not UTF-8: {error.reason}", f"{where}line {line}, offset {error.start}") from error
