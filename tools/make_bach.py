@@ -1,6 +1,6 @@
 """Makes `src/rru/data/bach.npz` from the four-part Bach chorales of the music21 corpus.
 
-Run once, with `pip install music21==10.5.1`, then `python tools/make_bach.py`. The notes are read from MusicXML with the
+Run once: `pip install music21==10.5.1`, then `python tools/make_bach.py`. The notes are read from MusicXML with the
 standard library; music21 itself is never imported. The same corpus gives the same file, byte for byte.
 """
 
@@ -74,7 +74,7 @@ def midi_number(pitch: ElementTree.Element) -> int:
 
 
 def read_chorale(path: Path) -> np.ndarray | None:
-    """(T, 4): the MIDI number each voice sounds on each quarter, 0 for a rest; None unless the piece is in four parts."""
+    """(T, 4): the MIDI number each voice sounds on each quarter, 0 for a rest; None unless there are four voices."""
     score = read_score(path)
     if [name.text for name in score.iterfind("part-list/score-part/part-name")] != VOICES:
         return None
