@@ -1,0 +1,125 @@
+"""The embedded chorales: what is in them, that they are apart by split, and that the script makes them again."""
+
+import importlib.util
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rru import data
+from rru.data import bach
+
+ROOT = Path(__file__).parent.parent.parent
+FILE = resources.files("rru.data").joinpath("bach.npz")
+SPLITS = ("train", "valid", "test")
+
+
+def piece(name: str) -> np.ndarray:
+    """One chorale's voices (T, 4), by its name."""
+    every = [found for names in bach.names().values() for found in names]
+    return bach.voices()[every.index(name)]
+
+
+def intervals(voices: np.ndarray) -> list[int]:
+    """The soprano's melodic steps, whatever the key, repeated notes taken as one."""
+    steps = np.diff(voices[voices[:, 0] > 0, 0].astype(int))
+    return steps[steps != 0].tolist()
+
+
+def test_loads_with_no_network_and_no_data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RRU_DATA_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("socket.socket", None)
+    music = data.load("bach")
+    assert isinstance(music, data.Music)
+    assert [len(getattr(music, split)) for split in SPLITS] == [278, 45, 42]
+    assert [sum(map(len, getattr(music, split))) for split in SPLITS] == [14_730, 2_551, 2_402]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_rolls_are_zeros_and_ones_of_four_voices_in_singing_range():
+    music = bach.load()
+    every = np.concatenate([*music.train, *music.valid, *music.test])  # (19683, 88)
+    assert every.dtype == np.uint8
+    assert every.shape == (19_683, 88)
+    assert set(np.unique(every)) == {0, 1}
+    sounding = every.sum(axis=1)
+    assert sounding.min() >= 1
+    assert sounding.max() == 4
+    assert 3.8 < sounding.mean() < 4  # two voices may sing one note
+    keys = np.flatnonzero(every.any(axis=0)) + 21
+    assert (keys.min(), keys.max()) == (36, 81)  # from a bass's low C to a soprano's high A
+
+
+def test_pieces_have_the_length_of_a_hymn():
+    lengths = [len(voices) for voices in bach.voices()]
+    assert (min(lengths), max(lengths)) == (24, 192)
+    assert 40 < np.median(lengths) < 60
+
+
+def test_voices_lie_in_order_from_soprano_to_bass():
+    voices = np.concatenate(bach.voices()).astype(int)
+    means = [column[column > 0].mean() for column in voices.T]
+    assert means == sorted(means, reverse=True)
+    assert np.count_nonzero(voices == 0) < 0.001 * voices.size
+
+
+def test_a_chorale_everyone_knows_is_note_for_note_right():
+    christe = piece("bwv66.6")  # "Christ ist erstanden" in F sharp minor, 9 bars of four quarters
+    assert len(christe) == 36
+    assert christe[0].tolist() == [73, 64, 57, 57]  # upbeat: C#5 E4 A3 A3
+    assert christe[1].tolist() == [69, 66, 61, 54]  # A4 F#4 C#4 F#3: the tonic
+    assert christe[-1].tolist() == [66, 61, 58, 54]  # F#4 C#4 A#3 F#3: major at the end
+    passion = piece("bwv244.54")  # "O Haupt voll Blut und Wunden" on an upbeat A: d c b-flat a, g held, a
+    assert passion[:8, 0].tolist() == [69, 74, 72, 70, 69, 67, 67, 69]
+
+
+def test_no_piece_is_in_two_splits():
+    names = bach.names()
+    together = [name for split in SPLITS for name in names[split]]
+    assert len(together) == len(set(together)) == 365
+    assert all(name.startswith("bwv") for name in together)
+
+
+def test_no_two_splits_share_a_tune():
+    every = iter(bach.voices())
+    phrases = {
+        split: {tuple(tune[i : i + 11]) for _ in names for tune in [intervals(next(every))] for i in range(len(tune))}
+        for split, names in bach.names().items()
+    }
+    whole = {split: {phrase for phrase in found if len(phrase) == 11} for split, found in phrases.items()}
+    assert all(len(found) > 500 for found in whole.values())
+    assert not whole["train"] & whole["valid"]
+    assert not whole["train"] & whole["test"]
+    assert not whole["valid"] & whole["test"]
+
+
+def test_settings_of_one_hymn_and_copies_of_one_piece_stay_together():
+    split_of = {name: split for split, names in bach.names().items() for name in names}
+    for family in (
+        ["bwv135.6", "bwv153.5", "bwv244.15", "bwv244.17", "bwv244.44", "bwv244.54", "bwv244.62", "bwv270", "bwv271"],
+        ["bwv18.5-lz", "bwv18.5-w"],
+        ["bwv197.7-a", "bwv398"],
+        ["bwv274", "bwv62.6"],
+    ):
+        assert len({split_of[name] for name in family}) == 1, family
+
+
+def test_the_file_is_small_and_holds_plain_arrays():
+    with resources.as_file(FILE) as path:
+        assert path.stat().st_size < 100_000
+        with np.load(path, allow_pickle=False) as arrays:
+            types = {name: array.dtype.kind for name, array in arrays.items()}
+    assert types == {"voices": "u", "lengths": "u", "names": "S", "pieces": "u"}
+
+
+def test_the_card_says_it_is_not_jsb():
+    assert "not JSB Chorales" in data.entry("bach").description
+
+
+@pytest.mark.skipif(importlib.util.find_spec("music21") is None, reason="music21 is not installed")
+def test_the_script_makes_the_same_file_again(tmp_path):
+    subprocess.run([sys.executable, ROOT / "tools" / "make_bach.py", tmp_path / "again.npz"], check=True)
+    assert (tmp_path / "again.npz").read_bytes() == FILE.read_bytes()
