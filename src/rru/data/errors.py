@@ -29,7 +29,7 @@ class DataError(Exception):
         return DataError, (self.file, self.reason, self.place)
 
 
-class MissingData(DataError):
+class MissingData(DataError):  # noqa: N818 (it says what is the matter)
     """A set that is not in the data folder: which files it needs, from where, and where to put them.
 
     **Arguments:**

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.folder import Part
-from rru.data.streams import CHUNK, Bounded, opened
+from rru.data.streams import Bounded, opened
+from rru.data.tar import CHUNK
 
 LIMIT = 1 << 28  # bytes; the largest file of MNIST has 47 million
 

@@ -2,20 +2,16 @@
 
 import gzip
 import hashlib
-import io
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from rru.data.errors import DataError
 from rru.data.folder import Part
+from rru.data.tar import CHUNK, Readable, tar_files
 
-CHUNK = 1 << 20
-ARCHIVE_LIMIT = 2 << 30  # what an archive may hold in all; the largest of ours holds half a gigabyte
-HEADER_LIMIT = 1 << 20  # what the table of a tar may ask for at once: longest name, extended header
+CONTENT_LIMIT = 1 << 30  # bytes of any file, unpacked, whose own limit is not known
 
 
 @contextmanager
@@ -30,40 +26,23 @@ def reading(file: str | Path, place: str = "") -> Iterator[None]:
         raise DataError(file, f"cannot be read: {reason} ({type(error).__name__})", place) from error
 
 
-class Bounded(io.RawIOBase):
-    """A stream that goes forward only, and refuses to give more than `limit` bytes."""
+class Bounded:
+    """A stream that refuses to give more than `limit` bytes."""
 
-    def __init__(self, stream: IO[bytes], limit: int, file: str | Path, place: str = "") -> None:
+    def __init__(self, stream: Readable, limit: int, file: str | Path, place: str = "") -> None:
         self.stream = stream
         self.limit = limit
         self.file = file
         self.place = place
         self.position = 0
 
-    def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > max(CHUNK, HEADER_LIMIT):
-            raise DataError(self.file, f"asks for {size} bytes at once", self.place or f"offset {self.position}")
+    def read(self, size: int = CHUNK, /) -> bytes:
+        """At most `size` bytes; none at the end."""
         data = self.stream.read(size)
         self.position += len(data)
         if self.position > self.limit:
             raise DataError(self.file, f"holds more than the {self.limit} bytes it may hold", self.place)
         return data
-
-    def tell(self) -> int:
-        return self.position
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        if whence != 0 or offset < self.position:
-            raise DataError(self.file, "points backwards", self.place or f"offset {self.position}")
-        while self.position < offset and self.read(min(CHUNK, offset - self.position)):
-            pass
-        return self.position
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
 
 
 @contextmanager
@@ -72,22 +51,22 @@ def opened(part: Part, limit: int) -> Iterator[Bounded]:
     place = f"member {part.member}" if part.member else ""
     with reading(part.path, place):
         if part.form == "gz":
-            with gzip.open(part.path, "rb") as stream:
-                yield Bounded(stream, limit, part.path)
+            with gzip.open(part.path, "rb") as unpacked:
+                yield Bounded(unpacked, limit, part.path)
         elif part.form == "zip":
-            with zipfile.ZipFile(part.path) as archive, archive.open(_zip_member(archive, part, limit)) as stream:
-                yield Bounded(stream, limit, part.path, place)
+            with zipfile.ZipFile(part.path) as archive, archive.open(_zip_member(archive, part, limit)) as content:
+                yield Bounded(content, limit, part.path, place)
         elif part.form == "tar":
-            for name, stream in tar_files(part.path):
+            for name, member in tar_files(part.path):
                 if f"/{name}".endswith(f"/{part.member}"):
-                    yield Bounded(stream, limit, part.path, place)
+                    yield Bounded(member, limit, part.path, place)
                     return
             raise DataError(part.path, "the archive has no such member", place)
         else:
             if part.path.stat().st_size > limit:
                 raise DataError(part.path, f"has {part.path.stat().st_size} bytes, more than the {limit} it may have")
-            with part.path.open("rb") as stream:
-                yield Bounded(stream, limit, part.path)
+            with part.path.open("rb") as file:
+                yield Bounded(file, limit, part.path)
 
 
 def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.ZipInfo:
@@ -98,21 +77,6 @@ def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.Zip
                 raise DataError(part.path, f"promises {member.file_size} bytes, more than the {limit} allowed", place)
             return member
     raise DataError(part.path, "the archive has no such member", place)
-
-
-def tar_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Names and contents of the regular files in a tar, in order; links and all else are passed over."""
-    with path.open("rb") as file, reading(path):
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file
-        bounded = Bounded(stream, ARCHIVE_LIMIT, path)
-        with tarfile.TarFile(fileobj=bounded, mode="r") as archive:
-            while (member := archive.next()) is not None:
-                archive.members.clear()  # else it keeps a record of every member
-                content = archive.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
-                if content is not None:
-                    yield member.name.removeprefix("./"), content
 
 
 def read(part: Part, limit: int, expected: str | None = None) -> bytearray:
@@ -138,7 +102,7 @@ def read(part: Part, limit: int, expected: str | None = None) -> bytearray:
 def content_hash(part: Part, algorithm: str = "sha256") -> str:
     """Hash of what a part holds, unpacked, written like the catalogue's: `sha256:…`."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    with opened(part, ARCHIVE_LIMIT) as stream:
+    with opened(part, CONTENT_LIMIT) as stream:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
     return f"{algorithm}:{digest.hexdigest()}"
