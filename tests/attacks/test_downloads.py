@@ -2,14 +2,11 @@
 
 import _thread
 import errno
-import hashlib
-import http.server
 import io
 import multiprocessing
 import os
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,84 +14,20 @@ import pytest
 
 from rru.data import DataError, Entry, RemoteFile
 from rru.data.fetch import CHUNK, LIMIT, fetch
-
-CONTENT = bytes(range(256)) * 2048  # half a megabyte: several chunks
-HASH = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the path says."""
-
-    def do_GET(self) -> None:
-        getattr(self, "answer_" + self.path.strip("/").replace("-", "_"))()
-
-    def head(self, length: int | None) -> None:
-        self.send_response(200)
-        if length is not None:
-            self.send_header("Content-Length", str(length))
-        self.end_headers()
-
-    def answer_whole(self) -> None:
-        self.head(len(CONTENT))
-        self.wfile.write(CONTENT)
-
-    def answer_half(self) -> None:
-        self.head(len(CONTENT))
-        self.wfile.write(CONTENT[: len(CONTENT) // 2])
-
-    def answer_half_without_length(self) -> None:
-        self.head(None)
-        self.wfile.write(CONTENT[: len(CONTENT) // 2])
-
-    def answer_empty(self) -> None:
-        self.head(0)
-
-    def answer_changed(self) -> None:
-        self.head(len(CONTENT))
-        self.wfile.write(CONTENT[:-1] + b"?")
-
-    def answer_endless(self) -> None:
-        self.head(None)
-        try:
-            while True:
-                self.wfile.write(CONTENT)
-        except OSError:  # the other side has had enough
-            pass
-
-    def answer_promises_too_much(self) -> None:
-        self.head(LIMIT + 1)
-
-    def answer_missing(self) -> None:
-        self.send_error(404)
-
-    def answer_elsewhere(self) -> None:
-        self.send_response(302)
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+from tests import web
+from tests.web import CONTENT, data_set
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-        thread.join()
+    with web.serving() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
-
-
-def data_set(*urls: str, size: int | None = len(CONTENT)) -> Entry:
-    files = tuple(RemoteFile(f"set/file{i}", url, HASH, size) for i, url in enumerate(urls))
-    return Entry("set", "A set", "bytes", "Made here.", "", "", files, {})
 
 
 def refused(entry: Entry, folder: Path, reason: str) -> str:
@@ -145,7 +78,7 @@ def test_empty_body(server: str, tmp_path: Path) -> None:
 
 
 def test_wrong_hash(server: str, tmp_path: Path) -> None:
-    refused(data_set(f"{server}/changed"), tmp_path / "data", f"its sha256 is not {HASH}")
+    refused(data_set(f"{server}/changed"), tmp_path / "data", f"its sha256 is not {web.HASH}")
 
 
 def test_endless_body_is_stopped_at_the_expected_size(server: str, tmp_path: Path) -> None:

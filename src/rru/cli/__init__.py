@@ -34,4 +34,4 @@ def _options(
 
 def main() -> None:
     """Runs the command line."""
-    app()
+    app(prog_name="rru")

@@ -18,7 +18,7 @@ from rru.data.verify import verify as verify_files
 
 app = typer.Typer(help="The data sets: what there is, what is here, and getting the rest.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets, as `rru data list` names them.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, as `rru data list` names them.")]
 Folder = Annotated[
     Path | None,
     typer.Option("--data-dir", help="The data folder. Default: RRU_DATA_DIR, else the user's cache folder."),
@@ -72,7 +72,9 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], folder: Folde
 def fetch(
     names: Names,
     folder: Folder = None,
-    force: Annotated[bool, typer.Option(help="Also replace files that are here but not as published.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also replace files that are here but not as published.")
+    ] = False,
 ) -> None:
     """Download sets. A file appears only when it is whole and its hash is right."""
     with plain_errors():
@@ -89,7 +91,7 @@ def fetch(
 @app.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Data sets. Default: all that are here.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Data sets. Default: all that are here.")
     ] = None,
     folder: Folder = None,
 ) -> None:
@@ -117,7 +119,7 @@ def verify(
 def path(folder: Folder = None) -> None:
     """Print the data folder."""
     with plain_errors():
-        line(str(data_dir(folder)))
+        line(str(data_dir(folder).absolute()))
 
 
 def _state(this: Entry, place: Path) -> str:
