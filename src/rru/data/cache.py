@@ -57,11 +57,14 @@ def prepared(name: str, sources: Sequence[Path], options: Mapping[str, Any], bui
 def _open(folder: Path) -> Prepared | None:
     """The prepared form in a folder, memory-mapped; None if it is missing or damaged."""
     try:
-        index = json.loads((folder / "index.json").read_bytes())
+        checksum, _, content = (folder / "index.json").read_bytes().partition(b"\n")
+        if int(checksum) != zlib.crc32(content):
+            return None
+        index = json.loads(content)
         arrays: dict[str, NDArray[Any]] = {}
-        for name, checksum in index["checksums"].items():
-            array = np.load(folder / f"{name}.npy", mmap_mode="r" if checksum["size"] else None, allow_pickle=False)
-            if array.size != checksum["size"] or _checksum(array) != checksum["crc32"]:
+        for name, known in index["checksums"].items():
+            array = np.load(folder / f"{name}.npy", mmap_mode="r" if known["size"] else None, allow_pickle=False)
+            if array.size != known["size"] or _checksum(array) != known["crc32"]:
                 return None
             arrays[name] = array
         return Prepared(arrays, index["about"])
@@ -80,8 +83,9 @@ def _write(folder: Path, made: Prepared) -> None:
                 np.save(file, array, allow_pickle=False)
                 _flush(file.fileno())
             checksums[name] = {"size": array.size, "crc32": _checksum(array)}
-        with (unfinished / "index.json").open("w", encoding="ascii") as index:
-            json.dump({"checksums": checksums, "about": made.about}, index)
+        content = json.dumps({"checksums": checksums, "about": made.about}).encode("ascii")
+        with (unfinished / "index.json").open("wb") as index:
+            index.write(b"%d\n%s" % (zlib.crc32(content), content))
             index.flush()
             _flush(index.fileno())
         unfinished.chmod(0o755)

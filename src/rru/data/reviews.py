@@ -2,8 +2,8 @@
 
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rru.data.vocabulary import Vocabulary
 
 WORDS = 10_000
 REVIEW_LIMIT = 1 << 20  # bytes; the longest has 14,000
-COUNT_LIMIT = 1_000_000
+TEXT_LIMIT = 1 << 28  # bytes of all labelled reviews; the whole set has a quarter of that
 LABELS = ("neg", "pos")
 SPLITS = ("train", "valid", "test")
 
@@ -30,7 +30,16 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 Place = tuple[str, int, int]  # train or test, label, number
 
 
-class _Seen(dict[str, int]):
+def words_of(text: str) -> list[str]:
+    """The words of a review: lower case, runs of letters and digits with apostrophes inside; the rest is dropped."""
+    return _WORD.findall(_plain(text))
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace("<br />", " ")
+
+
+class _Words(dict[str, int]):
     """Numbers words in the order they are first asked for."""
 
     def __missing__(self, word: str) -> int:
@@ -38,23 +47,30 @@ class _Seen(dict[str, int]):
         return number
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a review: lower case, runs of letters and digits with apostrophes inside; the rest is dropped."""
-    return _WORD.findall(text.lower().replace("<br />", " "))
+class _Numbered(dict[str, tuple[int, ...]]):
+    """The numbers of the words in a run of characters without blanks, each worked out once: most come again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = _Words()
+
+    def __missing__(self, run: str) -> tuple[int, ...]:
+        numbers = self[run] = tuple(map(self.words.__getitem__, _WORD.findall(run)))
+        return numbers
 
 
 def prepare(found: Found, options: dict[str, Any]) -> Prepared:
     """Reviews as word numbers, split; the vocabulary from the reviews left to train on."""
     (part,) = found.parts
-    seen = _Seen()
+    numbered = _Numbered()
     reviews: dict[Place, array[int]] = {}
     for place, text in _texts(part):
         if place in reviews:
             raise DataError(part.path, "holds the same review twice", "/".join(map(str, place)))
-        reviews[place] = array("i", map(seen.__getitem__, words_of(text)))
+        reviews[place] = array("i", chain.from_iterable(map(numbered.__getitem__, _plain(text).split())))
     splits = _split(reviews)
     _check(part, splits, found.entry.statistics["reviews"] if options["verify"] else None)
-    vocabulary, numbers = _vocabulary([reviews[place] for place in splits["train"]], list(seen))
+    vocabulary, numbers = _vocabulary([reviews[place] for place in splits["train"]], list(numbered.words))
     arrays: dict[str, NDArray[Any]] = {}
     for split, places in splits.items():
         texts = [np.frombuffer(reviews[place], np.int32) for place in places]
@@ -101,10 +117,10 @@ def _check(part: Part, splits: dict[str, list[Place]], expected: list[int] | Non
 
 def _vocabulary(training: list["array[int]"], words: list[str]) -> tuple[Vocabulary, NDArray[np.uint16]]:
     """The most frequent words of the training part, and the number of every word seen anywhere."""
-    counts: Counter[int] = Counter()
-    for review in training:
-        counts.update(review)
-    frequent = sorted(counts, key=lambda word: (-counts[word], words[word]))[:WORDS]
+    text = np.concatenate([np.frombuffer(review, np.int32) for review in training])
+    counts = np.bincount(text, minlength=len(words)).tolist()
+    seen = [word for word, count in enumerate(counts) if count]
+    frequent = sorted(seen, key=lambda word: (-counts[word], words[word]))[:WORDS]
     vocabulary = Vocabulary.of([words[word] for word in frequent], "words")
     numbers = np.full(len(words), vocabulary.unknown, np.uint16)
     numbers[frequent] = np.arange(len(vocabulary) - len(frequent), len(vocabulary))
@@ -113,9 +129,12 @@ def _vocabulary(training: list["array[int]"], words: list[str]) -> tuple[Vocabul
 
 def _texts(part: Part) -> Iterator[tuple[Place, str]]:
     """Every labelled review, in whichever order it comes; anything else in tree or archive is passed over."""
-    for count, (name, match, data) in enumerate(_tree_files(part) if part.form == "tree" else _tar_members(part)):
-        if count >= COUNT_LIMIT or len(data) > REVIEW_LIMIT:
-            raise DataError(part.path, f"holds more than {COUNT_LIMIT} reviews or {REVIEW_LIMIT} bytes in one", name)
+    total = 0
+    for name, match, data in _tree_files(part) if part.form == "tree" else _tar_members(part):
+        total += max(len(data), 1024)  # a review takes some memory of its own, however short
+        if len(data) > REVIEW_LIMIT or total > TEXT_LIMIT:
+            reason = f"holds more than {REVIEW_LIMIT} bytes in a review, or {TEXT_LIMIT} in all"
+            raise DataError(part.path, reason, name)
         split, label, number, _ = match.groups()
         yield (split, LABELS.index(label), int(number)), decoded(data, part.path, name)
 

@@ -13,7 +13,7 @@ from rru.data.errors import DataError
 
 BLOCK = 512
 CHUNK = 1 << 20
-LIMIT = 2 << 30  # bytes of a whole archive, unpacked; the largest of ours has half a gigabyte
+LIMIT = 1 << 30  # bytes of a whole archive, unpacked: several times what the largest of ours has
 NAME_LIMIT = 1 << 16  # bytes of a long name, or of an extended header
 
 
