@@ -33,10 +33,9 @@ def line(text: str, style: str | None = None) -> None:
 
 def download_bars() -> Progress:
     """Bars for downloads; nothing where standard error is not a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    return Progress(
-        *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=err, disable=not err.is_terminal, transient=True
-    )
+    numbers = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), *numbers)
+    return Progress(*columns, console=err, disable=not err.is_terminal, transient=True, expand=True)
 
 
 def file_bar() -> Progress:

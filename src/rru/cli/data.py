@@ -101,17 +101,16 @@ def verify(
         chosen = [entry(name) for name in names or CATALOGUE]
         if not names:
             chosen = [this for this in chosen if not this.view_of and present(this, place)]
-        bad = {"wrong", "missing"}
-        failed = False
+        verdicts = []
         with file_bar() as bar:
             task = bar.add_task("", total=sum(len(this.files) for this in chosen))
             for this in chosen:
-                verdicts = verify_files(this, place, lambda path: bar.update(task, advance=1, description=path.name))
-                failed = failed or any(verdict.state in bad for verdict in verdicts)
-                for verdict in verdicts:
-                    _show(this, verdict, place)
+                found = verify_files(this, place, lambda path: bar.update(task, advance=1, description=path.name))
+                verdicts += [(this, verdict) for verdict in found]
+        for this, verdict in verdicts:
+            _show(this, verdict, place)
         line(f"data folder: {place}")
-        if failed:
+        if any(verdict.state in ("wrong", "missing") for _, verdict in verdicts):
             raise typer.Exit(1)
 
 
