@@ -18,6 +18,7 @@ from tests import web
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RRU_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")

@@ -34,13 +34,13 @@ def line(text: str, style: str | None = None) -> None:
 def download_bars() -> Progress:
     """Bars for downloads; nothing where standard error is not a terminal."""
     numbers = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), *numbers)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), *numbers)
     return Progress(*columns, console=err, disable=not err.is_terminal, transient=True, expand=True)
 
 
 def file_bar() -> Progress:
     """A bar that counts files; nothing where standard error is not a terminal."""
-    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}"))
+    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
     return Progress(*columns, console=err, disable=not err.is_terminal, transient=True)
 
 
