@@ -55,6 +55,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer_promises_too_much(self) -> None:
         self.head(LIMIT + 1)
 
+    def answer_silence(self) -> None:
+        self.connection.recv(1)  # returns when the other side has hung up
+
+    def answer_half_then_silence(self) -> None:
+        self.answer_half()
+        self.connection.recv(1)
+
     def answer_missing(self) -> None:
         self.send_error(404)
 

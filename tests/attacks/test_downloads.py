@@ -96,6 +96,14 @@ def test_a_promise_beyond_any_file_is_refused_before_it_is_read(server: str, tmp
     refused(data_set(f"{server}/promises-too-much", size=None), tmp_path / "data", f"gives more than {LIMIT} bytes")
 
 
+@pytest.mark.parametrize(("answer", "reason"), [("silence", "in time"), ("half-then-silence", "connection was lost")])
+def test_a_server_that_falls_silent(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, reason: str
+) -> None:
+    monkeypatch.setattr("rru.data.fetch.TIMEOUT", (10.0, 0.1))
+    refused(data_set(f"{server}/{answer}"), tmp_path / "data", reason)
+
+
 def test_not_found(server: str, tmp_path: Path) -> None:
     message = refused(data_set(f"{server}/missing"), tmp_path / "data", "answered 404 Not Found")
     assert message.endswith(f"save it as {tmp_path / 'data' / 'set' / 'file0'}")

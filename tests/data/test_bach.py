@@ -115,6 +115,50 @@ def test_the_file_is_small_and_holds_plain_arrays():
     assert types == {"voices": "u", "lengths": "u", "names": "S", "pieces": "u"}
 
 
+@pytest.fixture
+def script():
+    """tools/make_bach.py as a module."""
+    spec = importlib.util.spec_from_file_location("make_bach", ROOT / "tools" / "make_bach.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_split_and_bytes_follow_from_the_pieces_alone(script, tmp_path):
+    every = [name for names in bach.names().values() for name in names]
+    pieces = dict(zip(every, bach.voices(), strict=True))
+    script.write({name: pieces[name] for name in sorted(pieces, key=script.natural)}, tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == FILE.read_bytes()
+
+
+def note(pitch: str, duration: int, extra: str = "") -> str:
+    alter = pitch.count("#") - pitch.count("b")
+    written = f"<step>{pitch[0]}</step><alter>{alter}</alter><octave>{pitch[-1]}</octave>"
+    return f"<note>{extra}<pitch>{written}</pitch><duration>{duration}</duration></note>"
+
+
+def test_the_script_reads_what_sounds_on_each_quarter(script, tmp_path):
+    grace = "<note><grace/><pitch><step>G</step><octave>5</octave></pitch></note>"
+    rest = "<note><rest/><duration>4</duration></note>"
+    soprano = [  # an upbeat, then two bars; two divisions to a quarter, later four
+        "<attributes><divisions>2</divisions></attributes>" + note("C5", 1) + note("D5", 1),
+        grace + note("E5", 3) + note("F5", 1) + "<attributes><divisions>4</divisions></attributes>" + rest,
+        note("Bb4", 4) + note("Bb4", 4, "<tie type='stop'/>") + rest,
+    ]
+    held = ["<attributes><divisions>1</divisions></attributes>" + note("C#3", 1), note("C#3", 3), note("C#3", 2)]
+    parts = "".join(
+        f"<part id='P{i}'>{''.join(f'<measure>{bar}</measure>' for bar in bars)}</part>"
+        for i, bars in enumerate([soprano, held, held, held])
+    )
+    names = "".join(f"<score-part><part-name>{name}</part-name></score-part>" for name in script.VOICES)
+    (tmp_path / "piece.xml").write_text(f"<score-partwise><part-list>{names}</part-list>{parts}</score-partwise>")
+    voices = script.read_chorale(tmp_path / "piece.xml")
+    assert voices[:, 0].tolist() == [72, 76, 76, 0, 70, 70]
+    assert (voices[:, 1:] == 49).all()
+    (tmp_path / "duet.xml").write_text("<score-partwise><part-list/></score-partwise>")
+    assert script.read_chorale(tmp_path / "duet.xml") is None
+
+
 def test_the_card_says_it_is_not_jsb():
     assert "not JSB Chorales" in data.entry("bach").description
 

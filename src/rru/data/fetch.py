@@ -88,6 +88,8 @@ class _Transfer:
                 stream.write(chunk)
                 self.received += len(chunk)
                 self.progress(self.file, self.received, self.total)
+            stream.flush()
+            os.fsync(stream.fileno())  # else the name could outlive a power cut, and the bytes not
         if self.received < (self.total or 0):
             raise requests.ConnectionError("the body is shorter than it should be")
         os.chmod(output, 0o644)  # temporary files are for their owner alone; data may be shared

@@ -8,8 +8,7 @@ from typing import Literal
 
 import pooch
 
-from rru import data
-from rru.data import reviews
+from rru.data import load, reviews
 from rru.data.catalogue import Entry, RemoteFile
 from rru.data.errors import DataError
 from rru.data.folder import Part, present
@@ -58,7 +57,7 @@ def verify(entry: Entry, folder: Path, watch: Callable[[Path], object] | None = 
             watch(part.path)
         try:
             verdicts.append(_verdict(entry, folder, part))
-        except DataError as error:
+        except (DataError, OSError) as error:
             verdicts.append(Verdict(part.path, "wrong", f"WRONG: {error}"))
     return verdicts
 
@@ -74,7 +73,7 @@ def _verdict(entry: Entry, folder: Path, part: Part) -> Verdict:
         return Verdict(path, "wrong", f"WRONG: not the published file, whose hash is {file.hash}")
     expected = REVIEWS if entry.kind == "reviews" else file.content
     if expected is None:
-        data.load(entry.name, folder)  # raises DataError unless the counts are right
+        load(entry.name, folder)  # raises DataError unless the counts are right
         return Verdict(path, "same counts", f"differs from the published file (content checked: {_counts(entry)})")
     got = _reviews_hash(part) if entry.kind == "reviews" else content_hash(part, _algorithm(expected))
     if got != expected:
