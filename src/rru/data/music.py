@@ -1,6 +1,5 @@
 """The music sets: piano rolls from .mat files, or from the original pickles of note numbers."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -75,32 +74,38 @@ def _from_pickle(path: Path) -> dict[str, list[NDArray[np.uint8]]]:
     data = read_pickle(path)
     if not isinstance(data, dict) or not set(SPLITS) <= set(data):
         raise DataError(path, "must be a dict of train, valid and test")
-    budget = [STEP_LIMIT, NOTE_LIMIT]
-    return {split: list(_rolls(data[split], path, split, budget)) for split in SPLITS}
+    _check_amount(data, path)
+    return {
+        split: [_roll(piece, path, f"{split}, piece {i}") for i, piece in enumerate(data[split])] for split in SPLITS
+    }
 
 
-def _rolls(pieces: Any, path: Path, split: str, budget: list[int]) -> Iterator[NDArray[np.uint8]]:
-    """Pieces of notes as piano rolls. A file can name the same list a million times, so what is made is counted."""
-    for number, piece in enumerate(_sequence(pieces, path, split)):
-        place = f"{split}, piece {number}"
-        steps = _sequence(piece, path, place)
-        notes = [_sequence(step, path, place) for step in steps] if _spend(budget, 0, len(steps)) else []
-        if not all(_spend(budget, 1, 1 + len(step)) for step in notes) or budget[0] < 0:
-            raise DataError(path, f"holds more than {STEP_LIMIT} steps or {NOTE_LIMIT} notes", place)
-        roll = np.zeros((len(steps), KEYS), np.uint8)
-        for at, step in enumerate(notes):
-            for note in step:
-                if type(note) not in (int, float) or not LOWEST <= note < LOWEST + KEYS or note != int(note):
-                    got = note if type(note) in (int, float) and abs(note) < 1e9 else type(note).__name__
-                    allowed = f"{LOWEST} to {LOWEST + KEYS - 1}"
-                    raise DataError(path, f"a note must be a number from {allowed}, got {got}", place)
-                roll[at, int(note) - LOWEST] = 1
-        yield roll
+def _check_amount(data: dict[str, Any], path: Path) -> None:
+    """Counts steps and notes before any are made: a small file can name the same list a million times."""
+    steps = notes = 0
+    for split in SPLITS:
+        for number, piece in enumerate(_sequence(data[split], path, split)):
+            place = f"{split}, piece {number}"
+            steps += len(_sequence(piece, path, place))
+            for step in piece if steps <= STEP_LIMIT else ():
+                notes += len(_sequence(step, path, place))
+                if notes > NOTE_LIMIT:
+                    break
+            if steps > STEP_LIMIT or notes > NOTE_LIMIT:
+                raise DataError(path, f"holds more than {STEP_LIMIT} steps or {NOTE_LIMIT} notes", place)
 
 
-def _spend(budget: list[int], which: int, amount: int) -> bool:
-    budget[which] -= amount
-    return budget[which] >= 0
+def _roll(piece: list[Any], path: Path, place: str) -> NDArray[np.uint8]:
+    """A piece as a piano roll, from a list of the notes at each step."""
+    roll = np.zeros((len(piece), KEYS), np.uint8)
+    for at, step in enumerate(piece):
+        for note in step:
+            if type(note) not in (int, float) or not LOWEST <= note < LOWEST + KEYS or note != int(note):
+                got = note if type(note) in (int, float) and abs(note) < 1e9 else type(note).__name__
+                allowed = f"{LOWEST} to {LOWEST + KEYS - 1}"
+                raise DataError(path, f"a note must be a number from {allowed}, got {got}", place)
+            roll[at, int(note) - LOWEST] = 1
+    return roll
 
 
 def _sequence(value: Any, path: Path, place: str) -> list[Any] | tuple[Any, ...]:

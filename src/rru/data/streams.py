@@ -79,23 +79,24 @@ def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.Zip
     raise DataError(part.path, "the archive has no such member", place)
 
 
-def read(part: Part, limit: int, expected: str | None = None) -> bytearray:
-    """All that a part holds, unpacked; a DataError if that is empty, beyond `limit`, or not of the expected hash."""
-    digest = hashlib.new(expected.partition(":")[0], usedforsecurity=False) if expected else None
+def read(part: Part, limit: int, verify: bool) -> bytearray:
+    """All that a part holds, unpacked: never empty, never beyond `limit`.
+
+    With `verify` it must also have the size and the hash that the catalogue gives for it.
+    """
+    limit = part.remote.content_size or limit if verify else limit
     data = bytearray()
     with opened(part, limit) as stream:
         while chunk := stream.read(CHUNK):
             data += chunk
-            if digest:
-                digest.update(chunk)
     if not data:
         raise DataError(part.path, "is empty", f"member {part.member}" if part.member else "")
-    if digest and digest.hexdigest() != expected.partition(":")[2]:  # type: ignore[union-attr]
-        raise DataError(
-            part.path,
-            f"is cut or changed: {digest.name} of its {len(data)} bytes is {digest.hexdigest()}, "
-            f"{part.remote.name} has {expected}",
-        )
+    if verify and part.remote.content:
+        algorithm, _, expected = part.remote.content.partition(":")
+        got = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+        if got != expected:
+            reason = f"is cut or changed: {algorithm} of its {len(data)} bytes is {got}, {expected} would be right"
+            raise DataError(part.path, reason)
     return data
 
 

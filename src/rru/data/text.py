@@ -41,7 +41,7 @@ def published_characters(words: str) -> str:
 
 
 def _treebank(part: Part, options: dict[str, Any]) -> str:
-    data = read(part, TREEBANK_LIMIT, part.remote.content if options["verify"] else None)
+    data = read(part, TREEBANK_LIMIT, options["verify"])
     text = decoded(data, part.path, f"member {part.member}" if part.member else "")
     if not text.strip():
         raise DataError(part.path, "holds no words")
@@ -59,7 +59,7 @@ def _prepared(splits: list[list[str]], kind: str) -> Prepared:
 def prepare_bytes(found: Found, options: dict[str, Any]) -> Prepared:
     """A text of bytes, split 90/5/5 in order; the vocabulary is what the training part holds."""
     (part,) = found.parts
-    data = np.frombuffer(read(part, BYTES_LIMIT, part.remote.content if options["verify"] else None), np.uint8)
+    data = np.frombuffer(read(part, BYTES_LIMIT, options["verify"]), np.uint8)
     held_out = len(data) // 20
     if held_out == 0:
         raise DataError(part.path, f"must have at least 20 bytes to be split 90/5/5, got {len(data)}")
