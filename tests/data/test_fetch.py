@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import pickle
 import tarfile
 import zipfile
 from pathlib import Path
@@ -104,6 +105,28 @@ def test_an_archive_of_too_few_reviews_is_wrong(tmp_path: Path) -> None:
 def test_music_that_is_not_music_is_wrong(tmp_path: Path) -> None:
     put(tmp_path, "music/JSB Chorales.pickle", b"cos\nsystem\n(S'false'\ntR.")
     assert [verdict.state for verdict in verify(entry("jsb"), tmp_path)] == ["wrong"]
+
+
+def chorales(counts: list[int], steps: int) -> bytes:
+    """A pickle like the original ones, of pieces of one chord."""
+    splits = zip(("train", "valid", "test"), counts, strict=True)
+    return pickle.dumps({split: [[(60, 64, 67)] * steps for _ in range(count)] for split, count in splits})
+
+
+def test_music_in_a_pickle_is_told_by_its_counts(tmp_path: Path) -> None:
+    put(tmp_path, "music/Piano-midi.de.pickle", chorales([87, 12, 25], 3))
+    (verdict,) = verify(entry("piano-midi"), tmp_path)
+    assert verdict.state == "same counts"
+    assert verdict.detail == "differs from the published file (content checked: 87/12/25 pieces)"
+
+
+def test_music_with_too_few_pieces_or_steps_is_wrong(tmp_path: Path) -> None:
+    put(tmp_path, "music/Piano-midi.de.pickle", chorales([87, 12, 24], 3))
+    put(tmp_path, "music/JSB Chorales.pickle", chorales([229, 76, 77], 3))
+    (piano,), (jsb,) = verify(entry("piano-midi"), tmp_path), verify(entry("jsb"), tmp_path)
+    assert (piano.state, jsb.state) == ("wrong", "wrong")
+    assert "[87, 12, 24] pieces" in piano.detail
+    assert jsb.detail.endswith("steps in train, valid and test, got [687, 228, 231]")
 
 
 def test_the_embedded_set_needs_no_files(tmp_path: Path) -> None:
