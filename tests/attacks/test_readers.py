@@ -6,6 +6,7 @@ import pickle
 import struct
 import tarfile
 import tracemalloc
+import zipfile
 import zlib
 
 import numpy as np
@@ -216,6 +217,21 @@ class TestPackedText:
         samples.write(tmp_path, f"enwik8.{form}", content[: int(share * len(content))])
         with pytest.raises(data.DataError, match=f"enwik8.{form}"):
             prepare("enwik8", tmp_path)
+
+    def test_a_zip_packed_in_a_way_that_may_ask_for_any_memory(self, tmp_path):
+        with zipfile.ZipFile(tmp_path / "text8.zip", "w", zipfile.ZIP_LZMA) as archive:
+            archive.writestr("text8", b"abc" * 1000)
+        with pytest.raises(data.DataError, match="is packed by method 14, only deflate is read"):
+            prepare("text8", tmp_path)
+
+    @pytest.mark.parametrize("name", ["enwik8", "enwik8.gz", "enwik8.zip", "JSB_Chorales.mat", "JSB Chorales.pickle"])
+    def test_a_file_of_terabytes_is_not_even_hashed(self, name, tmp_path, little_memory):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 40)
+        of = "enwik8" if "enwik8" in name else "jsb"
+        for read in (lambda: data.load(of, tmp_path), lambda: prepare(of, tmp_path)):
+            with pytest.raises(data.DataError, match=f"{name}: has 1099511627776 bytes, more than"):
+                read()
 
     def test_raw_text_cut_in_half(self, tmp_path):
         with (tmp_path / "enwik8").open("wb") as file:

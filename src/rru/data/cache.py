@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.folder import cache_dir
+from rru.data.streams import reading
 
 VERSION = 1  # of the code that prepares: raise it whenever prepared arrays change
+
+SOURCE_LIMIT = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -121,18 +124,18 @@ def _source_hash(path: Path, root: Path) -> str:
     path = path.resolve()
     if path.is_dir():
         return _listing_hash(path)
-    state = path.stat()
+    with reading(path):
+        state = path.stat()
+    if state.st_size > SOURCE_LIMIT:
+        raise DataError(path, f"has {state.st_size} bytes, more than the {SOURCE_LIMIT} a file of any set may have")
     stamp = [str(path), state.st_size, state.st_mtime_ns, state.st_ino]
     note = root / "sources" / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:20]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         known = json.loads(note.read_bytes())
         if known["stamp"] == stamp and isinstance(known["sha256"], str):
             return str(known["sha256"])
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(path, f"cannot be read: {error}") from error
+    with reading(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     with suppress(OSError):  # a cache that cannot be written is slow, not wrong
         note.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=note.parent, prefix=".", delete=False) as unfinished:

@@ -50,6 +50,8 @@ def opened(part: Part, limit: int) -> Iterator[Bounded]:
     """What a part holds, unpacked, as a stream of at most `limit` bytes."""
     place = f"member {part.member}" if part.member else ""
     with reading(part.path, place):
+        if part.form != "tar" and part.path.stat().st_size > limit:  # packed or not: packing makes nothing longer
+            raise DataError(part.path, f"has {part.path.stat().st_size} bytes, more than the {limit} it may have")
         if part.form == "gz":
             with gzip.open(part.path, "rb") as unpacked:
                 yield Bounded(unpacked, limit, part.path)
@@ -63,8 +65,6 @@ def opened(part: Part, limit: int) -> Iterator[Bounded]:
                     return
             raise DataError(part.path, "the archive has no such member", place)
         else:
-            if part.path.stat().st_size > limit:
-                raise DataError(part.path, f"has {part.path.stat().st_size} bytes, more than the {limit} it may have")
             with part.path.open("rb") as file:
                 yield Bounded(file, limit, part.path)
 
@@ -75,6 +75,8 @@ def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.Zip
         if member.filename == part.member:
             if member.file_size > limit:
                 raise DataError(part.path, f"promises {member.file_size} bytes, more than the {limit} allowed", place)
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA may ask for any memory
+                raise DataError(part.path, f"is packed by method {member.compress_type}, only deflate is read", place)
             return member
     raise DataError(part.path, "the archive has no such member", place)
 

@@ -78,9 +78,10 @@ class Vocabulary:
             return self.numbers(text.replace(" ", "_"))
         return self.numbers(text.encode("utf-8").decode("latin-1"))
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
         """The text of numbers (T,); padding is left out."""
-        tokens = [self.tokens[int(number)] for number in ids if number != self.padding]
+        numbers = ids.tolist() if isinstance(ids, np.ndarray) else ids  # NumPy's own numbers are slow one by one
+        tokens = [self.tokens[number] for number in numbers if number != self.padding]
         if self.kind == "words":
             return " ".join(tokens)
         if self.kind == "characters":
