@@ -5,13 +5,14 @@ standard library; music21 itself is never imported. The same corpus gives the sa
 """
 
 import argparse
+import difflib
 import hashlib
 import importlib.metadata
 import importlib.util
 import re
 import zipfile
-from collections import defaultdict
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,9 +20,9 @@ import numpy as np
 
 VERSION = "10.5.1"  # of music21: another corpus may hold other pieces
 VOICES = ["Soprano", "Alto", "Tenor", "Bass"]
-SPLITS = ("train", "valid", "test")
-SHARES = (76, 88)  # per cent of the pieces after which valid and test begin
-PHRASE = 11  # successive melodic intervals that two settings of one hymn tune share
+SHARES = {"train": 0.76, "valid": 0.12, "test": 0.12}  # of the pieces
+PHRASE = 11  # successive melodic intervals that only settings of one hymn tune share
+LIKENESS = 0.75  # of two whole tunes, as difflib measures it, from which on they are taken for one
 SEMITONES = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 TARGET = Path(__file__).parent.parent / "src" / "rru" / "data" / "bach.npz"
 
@@ -92,42 +93,49 @@ def natural(name: str) -> list[int | str]:
     return [int(piece) if piece.isdigit() else piece for piece in re.split(r"(\d+)", name)]
 
 
-def tune(voices: np.ndarray) -> tuple[int, ...]:
-    """The soprano as melodic intervals in semitones, whatever its key, repeated notes taken as one."""
+def tune(voices: np.ndarray) -> list[int]:
+    """The soprano in semitones above its last note, whatever the key, repeated notes taken as one."""
     soprano = voices[voices[:, 0] > 0, 0].astype(int)
-    steps = np.diff(soprano)
-    return tuple(int(step) for step in steps[steps != 0])
+    changes = np.flatnonzero(np.diff(soprano, prepend=0))
+    return [int(note) for note in soprano[changes] - soprano[-1]]
+
+
+def phrases(melody: list[int]) -> set[tuple[int, ...]]:
+    """Every run of melodic intervals that is long enough to know a tune by."""
+    steps = tuple(after - before for before, after in pairwise(melody))
+    return {steps[start : start + PHRASE] for start in range(max(1, len(steps) - PHRASE + 1))}
+
+
+def alike(matcher: difflib.SequenceMatcher[int]) -> bool:
+    """Whether two tunes are much the same; cheap bounds first."""
+    measures = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
+    return all(measure() >= LIKENESS for measure in measures)
 
 
 def families(chorales: dict[str, np.ndarray]) -> list[list[str]]:
-    """The pieces in groups whose sopranos share a phrase: settings of one hymn tune, and copies of one setting."""
-    leader = {name: name for name in chorales}
+    """The pieces in groups that share a phrase or much of a tune: settings of one hymn, and copies of one setting."""
+    tunes = {name: tune(voices) for name, voices in chorales.items()}
+    known = {name: phrases(melody) for name, melody in tunes.items()}
+    groups: list[list[str]] = []
+    for name, melody in tunes.items():
+        matcher = difflib.SequenceMatcher(None, b=melody, autojunk=False)
 
-    def find(name: str) -> str:
-        while leader[name] != name:
-            name = leader[name]
-        return name
+        def kin(other: str, name: str = name, matcher: difflib.SequenceMatcher[int] = matcher) -> bool:
+            matcher.set_seq1(tunes[other])
+            return not known[name].isdisjoint(known[other]) or alike(matcher)
 
-    first_with: dict[tuple[int, ...], str] = {}
-    for name, voices in chorales.items():
-        melody = tune(voices)
-        for start in range(max(1, len(melody) - PHRASE + 1)):
-            other = first_with.setdefault(melody[start : start + PHRASE], name)
-            leader[find(name)] = find(other)
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in chorales:
-        groups[find(name)].append(name)
-    return list(groups.values())
+        joined = [group for group in groups if any(kin(other) for other in group)]
+        groups = [group for group in groups if group not in joined]
+        groups.append([other for group in joined for other in group] + [name])
+    return [sorted(group, key=natural) for group in groups]
 
 
 def split(chorales: dict[str, np.ndarray]) -> dict[str, list[str]]:
-    """The pieces' names by split: whole families, in the order of a hash, fill train, then valid, then test."""
-    parts: dict[str, list[str]] = {name: [] for name in SPLITS}
-    placed = 0
+    """The pieces' names by split: each family, in the order of a hash, goes whole to the split that lacks most."""
+    parts: dict[str, list[str]] = {name: [] for name in SHARES}
     for family in sorted(families(chorales), key=lambda names: hashlib.sha256(names[0].encode()).digest()):
-        share = 100 * placed / len(chorales)
-        parts[SPLITS[sum(share >= limit for limit in SHARES)]] += family
-        placed += len(family)
+        lacks = {name: share * len(chorales) - len(parts[name]) for name, share in SHARES.items()}
+        parts[max(lacks, key=lambda name: lacks[name])] += family
     return {name: sorted(names, key=natural) for name, names in parts.items()}
 
 
