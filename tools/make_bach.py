@@ -22,6 +22,7 @@ VERSION = "10.5.1"  # of music21: another corpus may hold other pieces
 VOICES = ["Soprano", "Alto", "Tenor", "Bass"]
 SHARES = {"train": 0.76, "valid": 0.12, "test": 0.12}  # of the pieces
 PHRASE = 11  # successive melodic intervals that only settings of one hymn tune share
+CHORDS = 8  # successive quarters on which only settings copied from each other have the same four notes
 LIKENESS = 0.75  # of two whole tunes, as difflib measures it, from which on they are taken for one
 SEMITONES = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 TARGET = Path(__file__).parent.parent / "src" / "rru" / "data" / "bach.npz"
@@ -100,10 +101,12 @@ def tune(voices: np.ndarray) -> list[int]:
     return [int(note) for note in soprano[changes] - soprano[-1]]
 
 
-def phrases(melody: list[int]) -> set[tuple[int, ...]]:
-    """Every run of melodic intervals that is long enough to know a tune by."""
-    steps = tuple(after - before for before, after in pairwise(melody))
-    return {steps[start : start + PHRASE] for start in range(max(1, len(steps) - PHRASE + 1))}
+def marks(voices: np.ndarray) -> set[tuple[int, ...]]:
+    """What to know a piece by in any key: runs of melodic intervals, and runs of chords as semitones from a bass."""
+    steps = tuple(after - before for before, after in pairwise(tune(voices)))
+    melodies = {steps[start : start + PHRASE] for start in range(max(1, len(steps) - PHRASE + 1))}
+    windows = (voices[start : start + CHORDS].astype(int) for start in range(len(voices) - CHORDS + 1))
+    return melodies | {tuple((window - window[0, -1]).ravel().tolist()) for window in windows}
 
 
 def alike(matcher: difflib.SequenceMatcher[int]) -> bool:
@@ -113,9 +116,9 @@ def alike(matcher: difflib.SequenceMatcher[int]) -> bool:
 
 
 def families(chorales: dict[str, np.ndarray]) -> list[list[str]]:
-    """The pieces in groups that share a phrase or much of a tune: settings of one hymn, and copies of one setting."""
+    """The pieces in groups that share a mark or much of a tune: settings of one hymn, and copies of one setting."""
     tunes = {name: tune(voices) for name, voices in chorales.items()}
-    known = {name: phrases(melody) for name, melody in tunes.items()}
+    known = {name: marks(voices) for name, voices in chorales.items()}
     groups: list[list[str]] = []
     for name, melody in tunes.items():
         matcher = difflib.SequenceMatcher(None, b=melody, autojunk=False)
