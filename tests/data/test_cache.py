@@ -88,6 +88,16 @@ def test_a_changed_vocabulary_is_found_out(loads, cache):
     assert again.vocabulary == first.vocabulary
 
 
+def test_a_damaged_header_is_found_out_wherever_it_is(loads, cache):
+    first, _ = loads()
+    path = _folder(cache) / "valid.npy"
+    content = path.read_bytes()
+    for at in range(0, 128, 3):
+        path.write_bytes(content[:at] + bytes((content[at] ^ 4,)) + content[at + 1 :])
+        again, _ = loads()
+        np.testing.assert_array_equal(again.valid, first.valid)
+
+
 def test_a_process_killed_while_writing_leaves_no_half_form(loads, cache):
     loads()
     (_folder(cache) / "index.json").unlink()  # what is written last

@@ -71,7 +71,7 @@ def _open(folder: Path) -> Prepared | None:
                 return None
             arrays[name] = array
         return Prepared(arrays, index["about"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
+    except Exception:  # whatever a damaged file makes go wrong, the answer is to make it again
         return None
 
 
