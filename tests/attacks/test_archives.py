@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rru import data
+from rru.data.tar import tar_files
 from tests.attacks.hostile import prepare
 from tests.data import samples
 
@@ -42,6 +43,21 @@ class TestTar:
             samples.write(tmp_path, "aclImdb.tar.gz", content[: int(len(content) * share)])
             with pytest.raises(data.DataError, match=r"aclImdb.tar.gz"):
                 prepare("imdb", tmp_path)
+
+    def test_a_wrong_checksum_at_the_end_of_a_packed_one(self, tmp_path):
+        content = samples.tar_bytes(samples.reviews())
+        samples.write(tmp_path, "aclImdb.tar.gz", content[:-8] + bytes((content[-8] ^ 1,)) + content[-7:])
+        with pytest.raises(data.DataError, match="CRC check failed"):
+            prepare("imdb", tmp_path)
+
+    @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+    def test_long_names_are_read_as_tarfile_reads_them(self, form, tmp_path):
+        names = ["a" * 90 + "/" + "b" * 90, "aclImdb/" + "c" * 200, "./short", "ü/" + "é" * 120]
+        path = samples.write(
+            tmp_path, "some.tar", samples.tar_bytes([(name, name.encode()) for name in names], form=form)
+        )
+        read = [(name, member.read(1000).decode()) for name, member in tar_files(path)]
+        assert read == [(name.removeprefix("./"), name) for name in names]
 
     @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
     def test_a_name_of_gigabytes(self, kind, tmp_path, little_memory):

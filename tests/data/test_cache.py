@@ -104,6 +104,15 @@ def test_a_process_killed_while_writing_leaves_no_half_form(loads, cache):
     assert loads()[1] == 2
 
 
+def test_what_a_killed_process_left_is_removed_in_time(loads, cache):
+    samples.write(cache / ".text8-old.x", "train.npy", b"half")
+    samples.write(cache / ".text8-new.x", "train.npy", b"another process is at work")
+    os.utime(cache / ".text8-old.x", (1, 1))
+    loads()
+    assert not (cache / ".text8-old.x").exists()
+    assert (cache / ".text8-new.x").exists()
+
+
 def test_a_failure_while_writing_leaves_nothing_and_the_set_still_loads(loads, cache, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

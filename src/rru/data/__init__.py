@@ -17,6 +17,7 @@ from rru.data.cache import Prepared, prepared
 from rru.data.catalogue import CATALOGUE, Entry, RemoteFile, entry
 from rru.data.errors import DataError, MissingData
 from rru.data.folder import Found, Part, cache_dir, data_dir, find, present
+from rru.data.reviews import words_of
 from rru.data.sets import Images, LabelledImages, LabelledTexts, Music, Reviews, Text, permutation, without_empty_steps
 from rru.data.text import published_characters
 from rru.data.vocabulary import Vocabulary
@@ -24,6 +25,7 @@ from rru.data.vocabulary import Vocabulary
 __all__ = [
     "CATALOGUE",
     "DataError",
+    "DataSet",
     "Entry",
     "Found",
     "Images",
@@ -45,6 +47,7 @@ __all__ = [
     "present",
     "published_characters",
     "without_empty_steps",
+    "words_of",
 ]
 
 DataSet = Music | Text | Reviews | Images

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from rru.data.streams import reading
 VERSION = 1  # of the code that prepares: raise it whenever prepared arrays change
 
 SOURCE_LIMIT = 1 << 30  # bytes
+ABANDONED = 24 * 60 * 60  # seconds
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def _open(folder: Path) -> Prepared | None:
 def _write(folder: Path, made: Prepared) -> None:
     """Writes the whole folder under another name, then renames it; the first of two processes wins."""
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder.parent)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         checksums = {}
@@ -111,6 +114,14 @@ def _replace(unfinished: Path, folder: Path) -> None:
             unfinished.rename(folder)
 
 
+def _sweep(root: Path) -> None:
+    """Removes what processes that were killed left unfinished: no preparation takes a day."""
+    for path in root.glob(".*"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
+
+
 def _flush(descriptor: int) -> None:
     os.fsync(descriptor)
 
@@ -139,8 +150,12 @@ def _source_hash(path: Path, root: Path) -> str:
     with suppress(OSError):  # a cache that cannot be written is slow, not wrong
         note.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=note.parent, prefix=".", delete=False) as unfinished:
-            json.dump({"stamp": stamp, "sha256": digest}, unfinished)
-        Path(unfinished.name).replace(note)
+            try:
+                json.dump({"stamp": stamp, "sha256": digest}, unfinished)
+                unfinished.flush()
+                Path(unfinished.name).replace(note)
+            except OSError:
+                Path(unfinished.name).unlink(missing_ok=True)
     return digest
 
 

@@ -63,6 +63,13 @@ class _Archive:
             raise self.error(f"the archive holds more than {LIMIT} bytes")
         return data
 
+    def drain(self) -> None:
+        """Goes to the very end, where a packed archive has the checksum of all before it."""
+        while chunk := self.stream.read(CHUNK):
+            self.at += len(chunk)
+            if self.at > LIMIT:
+                raise self.error(f"the archive holds more than {LIMIT} bytes")
+
     def error(self, reason: str) -> DataError:
         return DataError(self.path, reason, f"offset {self.at} of the unpacked archive")
 
@@ -86,6 +93,7 @@ def tar_files(path: Path) -> Iterator[tuple[str, Member]]:
                     yield (name or _short_name(header)).removeprefix("./"), member
                 name = ""
             member.skip()
+        archive.drain()
 
 
 def _checked(header: bytes, archive: _Archive) -> tuple[bytes, int]:
