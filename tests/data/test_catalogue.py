@@ -53,6 +53,13 @@ def test_the_bach_card_says_it_is_not_jsb():
     assert "not JSB Chorales" in data.entry("bach").description
 
 
+def test_the_counts_of_bach_are_those_of_what_ships():
+    bach = data.load("bach")
+    splits = (bach.train, bach.valid, bach.test)
+    assert [len(split) for split in splits] == data.entry("bach").statistics["pieces"]
+    assert [sum(map(len, split)) for split in splits] == data.entry("bach").statistics["steps"]
+
+
 @pytest.mark.parametrize("options", [{"line_ends": True}, {"speed": True}, {"verify": 1}])
 def test_an_option_a_set_does_not_have_is_named(options, tmp_path):
     with pytest.raises(TypeError, match="options of enwik8 must be verify"):

@@ -43,8 +43,8 @@ def from_prepared(ready: Prepared) -> Music:
     """The set, from its prepared form."""
     splits = {}
     for split in SPLITS:
-        rolls, offsets = ready.arrays[f"{split}_rolls"], ready.arrays[f"{split}_offsets"]
-        splits[split] = [rolls[start:end] for start, end in pairwise(offsets)]
+        rolls = ready.arrays[f"{split}_rolls"].view(np.ndarray)  # still mapped; cutting a memmap is slow
+        splits[split] = [rolls[start:end] for start, end in pairwise(ready.arrays[f"{split}_offsets"].tolist())]
     return Music(**splits)
 
 
