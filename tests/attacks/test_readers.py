@@ -95,6 +95,13 @@ class TestPickle:
         with pytest.raises(data.DataError, match="holds more than"):
             prepare("musedata", tmp_path)
 
+    @pytest.mark.parametrize("content", [b"]", b"}", b"K\x01\x85", b"U\x02ab", b"M\xff\xff", b"]\x94"])
+    def test_millions_of_objects(self, content, tmp_path, monkeypatch):
+        monkeypatch.setattr("rru.data.pickles.OBJECT_LIMIT", 50_000)
+        samples.write(tmp_path, "MuseData.pickle", b"\x80\x04" + content * 60_000 + b".")
+        with pytest.raises(data.DataError, match="makes more than 50000 objects"):
+            prepare("musedata", tmp_path)
+
     def test_a_list_within_itself(self, tmp_path):
         loop: list = []
         loop.append(loop)

@@ -13,7 +13,8 @@ from rru.data.errors import DataError
 from rru.data.streams import reading
 
 FILE_LIMIT = 1 << 26  # bytes
-OPCODE_LIMIT = 20_000_000  # every one may make an object
+OPCODE_LIMIT = 20_000_000
+OBJECT_LIMIT = 5_000_000  # what takes memory of its own; the largest set has a few hundred thousand steps
 
 _MARK = object()
 _VALUES = {
@@ -23,6 +24,7 @@ _VALUES = {
 _PUTS = {"PUT", "BINPUT", "LONG_BINPUT"}
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 _NOTHING = {"PROTO", "FRAME"}
+_CHEAP = {"MARK", "APPEND", "APPENDS", "SETITEM", "SETITEMS", *_GETS, *_NOTHING}  # make nothing new
 
 
 class _Machine:
@@ -112,19 +114,25 @@ def read_pickle(path: Path) -> Any:
         data = path.read_bytes()
     if not data:
         raise DataError(path, "is empty")
-    machine, at = _Machine(), 0
+    machine, at, objects = _Machine(), 0, 0
     with reading(path, "pickle"):
         for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
             at = position or 0
-            if count > OPCODE_LIMIT:
-                raise DataError(path, f"has more than {OPCODE_LIMIT} instructions", f"offset {at}")
+            small = isinstance(argument, int) and opcode.name in _VALUES and 0 <= argument <= 256  # Python keeps these
+            objects += not small and opcode.name not in _CHEAP
+            if count > OPCODE_LIMIT or objects > OBJECT_LIMIT:
+                reason = f"has more than {OPCODE_LIMIT} instructions, or makes more than {OBJECT_LIMIT} objects"
+                raise DataError(path, reason, f"offset {at}")
             if opcode.name == "STOP":
                 return machine.pop(1)[0]
-            try:
-                harmless = machine.run(opcode.name, argument)
-            except ValueError as error:
-                raise DataError(path, f"damaged pickle: {opcode.name} {error}", f"offset {at}") from error
-            if not harmless:
-                reason = f"{opcode.name} is refused: only lists, tuples, dicts, strings and numbers are allowed"
-                raise DataError(path, reason, f"offset {at}")
+            _carry_out(machine, opcode.name, argument, path, f"offset {at}")
     raise DataError(path, "pickle ends without STOP", f"offset {at}")
+
+
+def _carry_out(machine: _Machine, name: str, argument: Any, path: Path, place: str) -> None:
+    try:
+        harmless = machine.run(name, argument)
+    except ValueError as error:
+        raise DataError(path, f"damaged pickle: {name} {error}", place) from error
+    if not harmless:
+        raise DataError(path, f"{name} is refused: only lists, tuples, dicts, strings and numbers are allowed", place)
