@@ -9,7 +9,7 @@
 
 #define RRU_DECLARE(isa)                                                                       \
   namespace rru::isa {                                                                         \
-  void run(int function, bool is_double, const int64_t* numbers, void* const* tensors, int threads); \
+  void run(int function, bool is_double, const int64_t* numbers, void* const* tensors, int count, int threads); \
   }
 RRU_DECLARE(portable)
 #if defined(RRU_X86)
@@ -30,13 +30,13 @@ RRU_EXPORT int rru_best_isa() {
 
 // Runs a scan; 0 if all went well, 1 if memory or threads ran out.
 RRU_EXPORT int rru_run([[maybe_unused]] int isa, int function, int is_double, const int64_t* numbers, void* const* tensors,
-                       int threads) {
+                       int count, int threads) {
   try {
 #if defined(RRU_X86)
-    if (isa == 2) return rru::avx512::run(function, is_double, numbers, tensors, threads), 0;
-    if (isa == 1) return rru::avx2::run(function, is_double, numbers, tensors, threads), 0;
+    if (isa == 2) return rru::avx512::run(function, is_double, numbers, tensors, count, threads), 0;
+    if (isa == 1) return rru::avx2::run(function, is_double, numbers, tensors, count, threads), 0;
 #endif
-    return rru::portable::run(function, is_double, numbers, tensors, threads), 0;
+    return rru::portable::run(function, is_double, numbers, tensors, count, threads), 0;
   } catch (...) {
     return 1;
   }

@@ -75,6 +75,7 @@ struct LstmTape {
 
 template <typename T>
 void lstm_forward(Arguments in) {
+  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();  // (B, n)
   const Scan<T> scan(in);
   const int m = scan.m, n = scan.n;
   const T *h0 = in.tensor<T>(), *c0 = in.tensor<T>();                                      // (B, n)
@@ -82,9 +83,8 @@ void lstm_forward(Arguments in) {
   const LstmStep<T> lstm{false};
   T* outputs = in.tensor<T>();                                                     // (T, B, n)
   T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();  // (T, B, m + n), (T, B, 4n), (T, B, n)
-  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();                            // (B, n)
 
-  Packed<T> weights(m + n, 4 * n);
+  Packed<T> weights(m + n, 4 * n, scan.packs());
   weights.put_transposed(weight_x, 4 * n, m, 0, 0);
   weights.put_transposed(weight_h, 4 * n, n, m, 0);
   const std::vector<T> start_row = padded<T>(weights.padded(), {{bias, 4 * n}});
@@ -96,7 +96,7 @@ void lstm_forward(Arguments in) {
     return Scratch{Rows<T>(rows, m + n), Rows<T>(rows, weights.padded()),
                    std::vector<const T*>(rows, start_row.data())};
   };
-  const Teams teams(scan, in.threads, sizeof(T) * weights.data.size());
+  const Teams teams(scan, in.threads, weights.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
     std::vector<T> keep(n, T(1));
@@ -151,7 +151,7 @@ void lstm_backward(Arguments in) {
     std::vector<const T*> from;
   };
   auto make = [&](int rows) { return Scratch{Rows<T>(rows, weights.padded()), std::vector<const T*>(rows)}; };
-  const Teams teams(scan, in.threads, sizeof(T) * weights.data.size());
+  const Teams teams(scan, in.threads, weights.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
     std::vector<T> keep(n, T(1));
@@ -175,6 +175,7 @@ void lstm_backward(Arguments in) {
 
 template <typename T>
 void gru_forward(Arguments in) {
+  T* last = in.tensor<T>();  // (B, n)
   const Scan<T> scan(in);
   const int m = scan.m, n = scan.n;
   const bool reset_after = in.number();
@@ -184,41 +185,48 @@ void gru_forward(Arguments in) {
   T* outputs = in.tensor<T>();                            // (T, B, n)
   T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>();  // (T, B, m + n); (T, B, 3n): r, u, candidate
   T* inner = in.tensor<T>();  // (T, B, n): r h, or with reset_after the product with h that r multiplies
-  T* last = in.tensor<T>();   // (B, n)
 
-  // With reset_after the candidate's two products are kept apart: columns 2n.. from x, 3n.. from h.
-  Packed<T> weights(m + n, reset_after ? 4 * n : 2 * n), candidate(m + n, n);
-  weights.put_transposed(weight_x, reset_after ? 3 * n : 2 * n, m, 0, 0);
-  weights.put_transposed(weight_h, 2 * n, n, m, 0);
-  const T *candidate_x = weight_x + static_cast<size_t>(2 * n) * m, *candidate_h = weight_h + static_cast<size_t>(2 * n) * n;
-  const std::vector<T> candidate_row = padded<T>(candidate.padded(), {{bias + 2 * n, n}});
-  std::vector<T> start_row;
+  // Two products: [x, h] for the gates r and u, then [x, r h] for the candidate; or with reset_after x for all three, and
+  // h for all three, as r is between the candidate's two.
+  const int depth_first = reset_after ? m : m + n, depth_second = reset_after ? n : m + n;
+  Packed<T> first(depth_first, reset_after ? 3 * n : 2 * n, scan.packs());
+  Packed<T> second(depth_second, reset_after ? 3 * n : n, scan.packs());
+  const size_t gates_only = 2 * static_cast<size_t>(n);
+  std::vector<T> first_row, second_row;
   if (reset_after) {
-    weights.put_transposed(candidate_h, n, n, m, 3 * n);
-    start_row = padded<T>(weights.padded(), {{bias, 3 * n}, {bias_h, n}});
+    first.put_transposed(weight_x, 3 * n, m, 0, 0);
+    second.put_transposed(weight_h, 3 * n, n, 0, 0);
+    first_row = padded<T>(first.padded(), {{bias, 3 * n}});
+    second_row.resize(second.padded());
+    std::copy_n(bias_h, n, second_row.begin() + 2 * n);
   } else {
-    candidate.put_transposed(candidate_x, n, m, 0, 0);
-    candidate.put_transposed(candidate_h, n, n, m, 0);
-    start_row = padded<T>(weights.padded(), {{bias, 2 * n}});
+    first.put_transposed(weight_x, 2 * n, m, 0, 0);
+    first.put_transposed(weight_h, 2 * n, n, m, 0);
+    second.put_transposed(weight_x + gates_only * m, n, m, 0, 0);
+    second.put_transposed(weight_h + gates_only * n, n, n, m, 0);
+    first_row = padded<T>(first.padded(), {{bias, 2 * n}});
+    second_row = padded<T>(second.padded(), {{bias + 2 * n, n}});
   }
   struct Scratch {
     Rows<T> before, reset, gates, sums;
-    std::vector<const T*> start, start_candidate;
+    std::vector<const T*> state, start_first, start_second;
   };
   auto make = [&](int rows) {
     return Scratch{Rows<T>(rows, m + n),
                    Rows<T>(rows, m + n),
-                   Rows<T>(rows, weights.padded()),
-                   Rows<T>(rows, candidate.padded()),
-                   std::vector<const T*>(rows, start_row.data()),
-                   std::vector<const T*>(rows, candidate_row.data())};
+                   Rows<T>(rows, first.padded()),
+                   Rows<T>(rows, second.padded()),
+                   std::vector<const T*>(rows),
+                   std::vector<const T*>(rows, first_row.data()),
+                   std::vector<const T*>(rows, second_row.data())};
   };
-  const Teams teams(scan, in.threads, sizeof(T) * (weights.data.size() + candidate.data.size()));
+  const Teams teams(scan, in.threads, first.bytes() + second.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
     std::vector<T> keep(n, T(1));
     member.rows(rows, [&](int i) {
       std::copy_n(row_of(h0, sequences[i].row, n), n, scratch.before.at[i] + m);
+      scratch.state[i] = scratch.before.at[i] + m;
     });
     for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
       member.rows(count, [&](int i) {
@@ -226,27 +234,31 @@ void gru_forward(Arguments in) {
         std::copy_n(scan.x + token * m, m, scratch.before.at[i]);
         if (scan.save) std::copy_n(scratch.before.at[i], m + n, xh + token * (m + n));
       });
-      member.product(const_cast<const T**>(scratch.before.at.data()), count, weights, scratch.start.data(),
+      auto second_product = [&](const T* const* rows) {
+        member.product(rows, count, second, scratch.start_second.data(), scratch.sums.at.data());
+      };
+      member.product(const_cast<const T**>(scratch.before.at.data()), count, first, scratch.start_first.data(),
                      scratch.gates.at.data());
+      if (reset_after) second_product(scratch.state.data());
       member.rows(count, [&](int i) {
         T *r = scratch.gates.at[i], *u = r + n, *reset = scratch.reset.at[i];
-        const T* h = scratch.before.at[i] + m;
+        const T *h = scratch.state[i], *from_h = scratch.sums.at[i];
         for_each<T>(n, [&](auto load, auto store) {
-          const Vector<T> opened = sigmoid<T>(load(r));
-          store(r, opened), store(u, sigmoid<T>(load(u)));
+          const Vector<T> opened = sigmoid<T>(reset_after ? load(r) + load(from_h) : load(r));
+          store(u, sigmoid<T>(reset_after ? load(u) + load(from_h + n) : load(u)));
+          store(r, opened);
           if (reset_after)
-            store(scratch.sums.at[i], load(r + 2 * n) + opened * load(r + 3 * n));
+            store(r + 2 * n, load(r + 2 * n) + opened * load(from_h + 2 * n));
           else
             store(reset + m, opened * load(h));
         });
         if (!reset_after) std::copy_n(scratch.before.at[i], m, reset);
       });
-      if (!reset_after)
-        member.product(const_cast<const T**>(scratch.reset.at.data()), count, candidate,
-                       scratch.start_candidate.data(), scratch.sums.at.data());
+      if (!reset_after) second_product(const_cast<const T**>(scratch.reset.at.data()));
       member.rows(count, [&](int i) {
         const size_t token = scan.token(sequences[i], s);
-        T *gates = scratch.gates.at[i], *u = gates + n, *j = scratch.sums.at[i], *h = scratch.before.at[i] + m;
+        T *gates = scratch.gates.at[i], *u = gates + n, *h = scratch.before.at[i] + m;
+        T* j = reset_after ? gates + 2 * n : scratch.sums.at[i];
         scan.mask(sequences[i], s, n, keep.data());
         for_each<T>(n, [&](auto load, auto store) {
           const Vector<T> squashed = tanh<T>(load(j)), update = load(u);
@@ -257,7 +269,7 @@ void gru_forward(Arguments in) {
         if (!scan.save) return;
         std::copy_n(gates, 2 * n, saved_gates + token * 3 * n);
         std::copy_n(j, n, saved_gates + token * 3 * n + 2 * n);
-        std::copy_n(reset_after ? gates + 3 * n : scratch.reset.at[i] + m, n, inner + token * n);
+        std::copy_n(reset_after ? scratch.sums.at[i] + 2 * n : scratch.reset.at[i] + m, n, inner + token * n);
       });
     }
     member.rows(rows, [&](int i) {
@@ -292,7 +304,7 @@ void gru_backward(Arguments in) {
     return Scratch{Rows<T>(rows, gates.padded()), Rows<T>(rows, gates.padded()), Rows<T>(rows, gates.padded()),
                    std::vector<const T*>(rows)};
   };
-  const Teams teams(scan, in.threads, sizeof(T) * (gates.data.size() + candidate.data.size()));
+  const Teams teams(scan, in.threads, gates.bytes() + candidate.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
     std::vector<T> keep(n, T(1));

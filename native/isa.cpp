@@ -18,8 +18,8 @@ static void run_as(int function, const Arguments& in) {
   }
 }
 
-void run(int function, bool is_double, const int64_t* numbers, void* const* tensors, int threads) {
-  const Arguments in{numbers, tensors, threads};
+void run(int function, bool is_double, const int64_t* numbers, void* const* tensors, int count, int threads) {
+  const Arguments in{numbers, tensors, tensors + count, threads};
   is_double ? run_as<double>(function, in) : run_as<float>(function, in);
 }
 }  // namespace rru::RRU_ISA

@@ -3,9 +3,12 @@
 // Compiled once for each instruction set (see setup.py): RRU_ISA names the namespace, RRU_VECTOR_BYTES is the register's
 // width. Vectors are the compiler's own (GCC and Clang have them), so that one text serves SSE, AVX2, AVX-512 and NEON.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #define RRU_UNROLL _Pragma("GCC unroll 16")
@@ -35,49 +38,77 @@ inline void store(T* p, Vector<T> v) {
 
 template <typename T>
 inline T sum(Vector<T> v) {
-  T total = 0;
+  constexpr int lanes = Simd<T>::lanes;
+  T parts[lanes];
+  std::memcpy(parts, &v, sizeof v);
   RRU_UNROLL
-  for (int i = 0; i < Simd<T>::lanes; ++i) total += v[i];
-  return total;
+  for (int half = lanes / 2; half > 0; half /= 2)
+    RRU_UNROLL
+  for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
+  return parts[0];
 }
 
 inline int round_up(int x, int multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 // A matrix of `depth` x `columns` in panels of `width` columns, each panel contiguous: element (k, j) is at
 // [j / width][k][j % width]. The last panel is filled up with zeros.
+//
+// Packing costs as much as a few rows' product; `packed` false leaves the matrix where it lies, in the blocks that
+// `put_transposed` was given.
 template <typename T>
 struct Packed {
   static constexpr int width = 2 * Simd<T>::lanes;
 
-  int depth, columns, panels;
-  std::vector<T> data;
+  struct Block {
+    const T* source;
+    int rows, cols, first_depth, first_column;
+  };
 
-  Packed(int depth, int columns)
+  int depth, columns, panels;
+  bool packed;
+  std::unique_ptr<T[]> data;
+  std::vector<Block> blocks;
+
+  Packed(int depth, int columns, bool packed = true)
       : depth(depth),
         columns(columns),
         panels(round_up(columns, width) / width),
-        data(static_cast<size_t>(panels) * depth * width) {}
+        packed(packed),
+        data(packed ? new T[size()] : nullptr) {
+    const int present = columns - (panels - 1) * width;
+    for (int k = 0; packed && k < depth; ++k) std::fill_n(at(k, (panels - 1) * width) + present, width - present, T(0));
+  }
 
-  const T* panel(int index) const { return data.data() + static_cast<size_t>(index) * depth * width; }
+  size_t size() const { return static_cast<size_t>(panels) * depth * width; }
+  const T* panel(int index) const { return data.get() + static_cast<size_t>(index) * depth * width; }
+  T* at(int k, int column) const {
+    return data.get() + (static_cast<size_t>(column / width) * depth + k) * width + column % width;
+  }
   int padded() const { return panels * width; }
+  size_t bytes() const { return sizeof(T) * depth * static_cast<size_t>(columns); }
 
   // Puts `source`, `rows` x `cols` row by row, at (first_depth, first_column), transposed: its columns run along depth.
   void put_transposed(const T* source, int rows, int cols, int first_depth, int first_column) {
-    for (int j = 0; j < rows; ++j) {
-      const int column = first_column + j;
-      T* target = data.data() + (static_cast<size_t>(column / width) * depth + first_depth) * width + column % width;
-      for (int k = 0; k < cols; ++k) target[static_cast<size_t>(k) * width] = source[static_cast<size_t>(j) * cols + k];
+    if (!packed) return blocks.push_back({source, rows, cols, first_depth, first_column});
+    for (int j = 0; j < rows;) {  // as many rows together as go into one panel
+      const int column = first_column + j, together = std::min(rows - j, width - column % width);
+      const T* from = source + static_cast<size_t>(j) * cols;
+      for (int k = 0; k < cols; ++k) {
+        T* target = at(first_depth + k, column);
+        for (int i = 0; i < together; ++i) target[i] = from[static_cast<size_t>(i) * cols + k];
+      }
+      j += together;
     }
   }
 
   // Puts `source`, `rows` x `cols` row by row, at (first_depth, first_column) as it is: its rows run along depth.
   void put(const T* source, int rows, int cols, int first_depth, int first_column) {
-    for (int k = 0; k < rows; ++k)
-      for (int j = 0; j < cols; ++j) {
-        const int column = first_column + j;
-        data[(static_cast<size_t>(column / width) * depth + first_depth + k) * width + column % width] =
-            source[static_cast<size_t>(k) * cols + j];
-      }
+    for (int j = 0; j < cols;) {
+      const int column = first_column + j, together = std::min(cols - j, width - column % width);
+      for (int k = 0; k < rows; ++k)
+        std::copy_n(source + static_cast<size_t>(k) * cols + j, together, at(first_depth + k, column));
+      j += together;
+    }
   }
 };
 
@@ -133,10 +164,62 @@ struct Share {
   int last(int of) const { return static_cast<int>(static_cast<int64_t>(of) * (index + 1) / size); }
 };
 
+// `Count` inner products of `row` with rows of a matrix, the first at `lines`, each `size` wide; added to `sums`.
+template <typename T, int Count>
+inline void inner_products(const T* row, const T* lines, int size, T* sums) {
+  constexpr int lanes = Simd<T>::lanes;
+  Vector<T> totals[Count][2] = {};
+  int k = 0;
+  for (; k + 2 * lanes <= size; k += 2 * lanes) {
+    const Vector<T> low = load(row + k), high = load(row + k + lanes);
+    RRU_UNROLL
+    for (int i = 0; i < Count; ++i) {
+      const T* line = lines + static_cast<size_t>(i) * size + k;
+      totals[i][0] += low * load(line), totals[i][1] += high * load(line + lanes);
+    }
+  }
+  if (k + lanes <= size) {
+    const Vector<T> low = load(row + k);
+    RRU_UNROLL
+    for (int i = 0; i < Count; ++i) totals[i][0] += low * load(lines + static_cast<size_t>(i) * size + k);
+    k += lanes;
+  }
+  T rest[Count] = {};
+  for (; k < size; ++k)
+    RRU_UNROLL
+  for (int i = 0; i < Count; ++i) rest[i] += row[k] * lines[static_cast<size_t>(i) * size + k];
+  RRU_UNROLL
+  for (int i = 0; i < Count; ++i) sums[i] += sum<T>(totals[i][0] + totals[i][1]) + rest[i];
+}
+
+// `multiply` with a matrix that is not packed.
+template <typename T>
+void multiply_unpacked(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
+                       Share share) {
+  const int begin = share.first(matrix.columns), end = share.last(matrix.columns);
+  for (int r = 0; r < rows; ++r) {
+    if (!start) std::fill(out[r] + begin, out[r] + end, T(0));
+    else if (start[r] != out[r]) std::copy(start[r] + begin, start[r] + end, out[r] + begin);
+  }
+  for (const auto& block : matrix.blocks) {
+    const int last = std::min(end, block.first_column + block.rows);
+    int column = std::max(begin, block.first_column);
+    auto run = [&](auto count) {
+      for (; column + count() <= last; column += count())
+        for (int r = 0; r < rows; ++r)
+          inner_products<T, count()>(a[r] + block.first_depth,
+                                     block.source + static_cast<size_t>(column - block.first_column) * block.cols,
+                                     block.cols, out[r] + column);
+    };
+    run(std::integral_constant<int, 4>()), run(std::integral_constant<int, 1>());
+  }
+}
+
 // out[r] = start[r] + a[r] * matrix for r < rows, each row given by its address, in this share of the columns; `out` and
 // `start` rows must be `padded()` wide.
 template <typename T>
 void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out, Share share) {
+  if (!matrix.packed) return multiply_unpacked<T>(a, rows, matrix, start, out, share);
   constexpr int width = Packed<T>::width;
   const size_t stride = static_cast<size_t>(matrix.depth) * width;
   const int tiles = (rows + 5) / 6;  // as even as possible: 8 rows are 4 + 4, not 6 + 2
@@ -156,138 +239,4 @@ void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* con
   }
 }
 
-// The entries of a row that are not zero, in ascending order.
-template <typename T>
-struct SparseRow {
-  std::vector<int> index;
-  std::vector<T> value;
-  int count = 0;
-
-  void reserve(int size) { index.resize(size + 1), value.resize(size + 1); }
-
-  void collect(const T* row, int size) {
-    int* positions = index.data();
-    T* entries = value.data();
-    int next = 0;
-    for (int i = 0; i < size; ++i) {  // without a branch: an entry that is zero is overwritten by the next
-      positions[next] = i, entries[next] = row[i];
-      next += row[i] != 0;
-    }
-    count = next;
-  }
-};
-
-// Where the entries of each row fall among blocks of `block` positions: bounds[r * (blocks + 1) + b] is the first of
-// row r's entries in block b.
-template <typename T>
-std::vector<int> block_bounds(const SparseRow<T>* const* rows, int count, int block, int blocks) {
-  std::vector<int> bounds(static_cast<size_t>(count) * (blocks + 1));
-  for (int r = 0; r < count; ++r) {
-    int* row = bounds.data() + static_cast<size_t>(r) * (blocks + 1);
-    int i = 0;
-    for (int b = 0; b <= blocks; ++b) {
-      while (i < rows[r]->count && rows[r]->index[i] < b * block) ++i;
-      row[b] = i;
-    }
-  }
-  return bounds;
-}
-
-// out[r] = start[r] + a[r] * matrix, where only the entries of a[r] that are not zero cost anything.
-// The matrix is used block by block, small enough for the first-level cache and shared by all rows.
-template <typename T>
-void multiply_sparse(const SparseRow<T>* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
-                     Share share) {
-  constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width, panels = 4, vectors = 2 * panels, block = 64;
-  const size_t stride = static_cast<size_t>(matrix.depth) * width;
-  const int blocks = (matrix.depth + block - 1) / block;
-  const std::vector<int> bounds = block_bounds(a, rows, block, blocks);
-  const int end = share.last(matrix.panels);
-  for (int p = share.first(matrix.panels); p < end; p += panels) {
-    const int present = end - p < panels ? end - p : panels;
-    const T* base = matrix.panel(p);
-    for (int b = 0; b < blocks; ++b) {
-      for (int r = 0; r < rows; ++r) {
-        const T* before = b == 0 ? start[r] : out[r];
-        const int* index = a[r]->index.data();
-        const T* value = a[r]->value.data();
-        const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1) + b;
-        const int from = bound[0], to = bound[1];
-        if (present == panels) {
-          Vector<T> sums[vectors];
-          RRU_UNROLL
-          for (int v = 0; v < vectors; ++v) sums[v] = load(before + p * width + v * lanes);
-          for (int i = from; i < to; ++i) {
-            const T* line = base + static_cast<size_t>(index[i]) * width;
-            const T scalar = value[i];
-            RRU_UNROLL
-            for (int v = 0; v < vectors; ++v) sums[v] += scalar * load(line + (v / 2) * stride + (v % 2) * lanes);
-          }
-          RRU_UNROLL
-          for (int v = 0; v < vectors; ++v) store(out[r] + p * width + v * lanes, sums[v]);
-        } else {
-          for (int q = 0; q < present; ++q) {
-            const int column = (p + q) * width;
-            Vector<T> low = load(before + column), high = load(before + column + lanes);
-            for (int i = from; i < to; ++i) {
-              const T* line = base + q * stride + static_cast<size_t>(index[i]) * width;
-              low += value[i] * load(line), high += value[i] * load(line + lanes);
-            }
-            store(out[r] + column, low), store(out[r] + column + lanes, high);
-          }
-        }
-      }
-    }
-  }
-}
-
-// result[r][i] = a[r] . matrix row at[r]->index[i]: those entries of a * transposed(matrix) that are asked for, in this
-// share of the matrix's rows.
-// Rows of `a` must be `padded()` wide, zero after the matrix's columns.
-template <typename T>
-void multiply_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* const* at, T* const* result,
-                 Share share) {
-  constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width, panels = 16, block = 16;
-  const size_t stride = static_cast<size_t>(matrix.depth) * width;
-  const int blocks = (matrix.depth + block - 1) / block;
-  const std::vector<int> bounds = block_bounds(at, rows, block, blocks);
-  const int begin = share.first(blocks), end = share.last(blocks);
-  for (int r = 0; r < rows; ++r) {
-    const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1);
-    std::memset(result[r] + bound[begin], 0, sizeof(T) * (bound[end] - bound[begin]));
-  }
-  for (int p = 0; p < matrix.panels; p += panels) {
-    const int present = matrix.panels - p < panels ? matrix.panels - p : panels;
-    const T* base = matrix.panel(p);
-    for (int b = begin; b < end; ++b) {
-      for (int r = 0; r < rows; ++r) {
-        const T* row = a[r] + p * width;
-        const int* index = at[r]->index.data();
-        const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1) + b;
-        const int to = bound[1];
-        int i = bound[0];
-        for (; i + 1 < to; i += 2) {
-          const T* one = base + static_cast<size_t>(index[i]) * width;
-          const T* two = base + static_cast<size_t>(index[i + 1]) * width;
-          Vector<T> sums[4] = {};
-          for (int q = 0; q < present; ++q) {
-            const Vector<T> low = load(row + q * width), high = load(row + q * width + lanes);
-            sums[0] += low * load(one + q * stride), sums[1] += high * load(one + q * stride + lanes);
-            sums[2] += low * load(two + q * stride), sums[3] += high * load(two + q * stride + lanes);
-          }
-          result[r][i] += sum<T>(sums[0] + sums[1]), result[r][i + 1] += sum<T>(sums[2] + sums[3]);
-        }
-        for (; i < to; ++i) {
-          const T* line = base + static_cast<size_t>(index[i]) * width;
-          Vector<T> low{}, high{};
-          for (int q = 0; q < present; ++q) {
-            low += load(row + q * width) * load(line + q * stride);
-            high += load(row + q * width + lanes) * load(line + q * stride + lanes);
-          }
-          result[r][i] += sum<T>(low + high);
-        }
-      }
-    }
-  }
-}
 }  // namespace rru::RRU_ISA

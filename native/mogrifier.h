@@ -44,6 +44,7 @@ struct MogrifierScan : Scan<T> {
 
 template <typename T>
 void mogrifier_forward(Arguments in) {
+  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();
   const MogrifierScan<T> scan(in);
   const int m = scan.m, n = scan.n, rank = scan.rank;
   const LstmStep<T> lstm{true};
@@ -52,9 +53,8 @@ void mogrifier_forward(Arguments in) {
   T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
   std::vector<RoundKept<T>> kept;
   for (size_t i = 0; i < scan.rounds.size(); ++i) kept.emplace_back(in, rank);
-  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();
 
-  Packed<T> weights(m + n, 4 * n);
+  Packed<T> weights(m + n, 4 * n, scan.packs());
   weights.put_transposed(scan.weight_x, 4 * n, m, 0, 0);
   weights.put_transposed(scan.weight_h, 4 * n, n, m, 0);
   const std::vector<T> start_row = padded<T>(weights.padded(), {{scan.bias, 4 * n}});
@@ -63,10 +63,11 @@ void mogrifier_forward(Arguments in) {
   int widest = 0, widest_narrow = 0;
   for (const Round<T>& round : scan.rounds) {
     if (rank) {
-      into.emplace_back(round.source, rank).put_transposed(round.weight_a, rank, round.source, 0, 0);
+      into.emplace_back(round.source, rank, scan.packs()).put_transposed(round.weight_a, rank, round.source, 0, 0);
       widest_narrow = into.back().padded();
     }
-    onto.emplace_back(round.narrow(), round.target).put_transposed(round.weight_b, round.target, round.narrow(), 0, 0);
+    onto.emplace_back(round.narrow(), round.target, scan.packs())
+        .put_transposed(round.weight_b, round.target, round.narrow(), 0, 0);
     start_rounds.push_back(padded<T>(onto.back().padded(), {{round.bias, round.target}}));
     widest = std::max(widest, onto.back().padded());
   }
@@ -83,7 +84,7 @@ void mogrifier_forward(Arguments in) {
                    std::vector<const T*>(rows),
                    std::vector<const T*>(rows)};
   };
-  const Teams teams(scan, in.threads, sizeof(T) * weights.data.size());
+  const Teams teams(scan, in.threads, weights.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
     std::vector<T> keep(n, T(1));
@@ -181,7 +182,7 @@ void mogrifier_backward(Arguments in) {
     return Scratch{Rows<T>(rows, towards_x.padded()), Rows<T>(rows, towards_h.padded()), Rows<T>(rows, widest_narrow),
                    std::vector<const T*>(rows)};
   };
-  const Teams teams(scan, in.threads, sizeof(T) * (towards_x.data.size() + towards_h.data.size()));
+  const Teams teams(scan, in.threads, towards_x.bytes() + towards_h.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
     const T* const* nothing = nullptr;

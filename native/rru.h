@@ -1,11 +1,13 @@
 // The RRU over time: Eq. 1-6 forward, and their gradients.
 #pragma once
+#include "pointwise.h"
 #include "scan.h"
 
 namespace rru::RRU_ISA {
 
-// Below these shares of entries that are not zero, looking at those alone is faster (docs/performance.md).
-constexpr double kSparseForward = 0.35, kSparseBackward = 0.17;
+// Below these shares of entries that are not zero, looking at those alone is faster (docs/performance.md): in a sparse row
+// times a matrix, and where only some entries of a product are wanted.
+constexpr double kSparseRow = 0.35, kSparseResult = 0.2;
 
 template <typename T>
 struct RruScan : Scan<T> {
@@ -15,7 +17,7 @@ struct RruScan : Scan<T> {
   const T *weight_x, *weight_h, *bias_j;           // (g, m), (g, n), (g,)
   std::vector<const T*> weight_k, bias_k;          // (g, g), (g,)
   const T *weight_c, *bias_c, *weight_o, *bias_o;  // (n, g), (n,), (p, g), (p,)
-  const T *kept, *z;                               // sigmoid(S) and Z, (n,) each
+  std::vector<T> kept, z;                          // sigmoid(10 S) and Z, (n,) each
   T* outputs;                                      // (T, B, p)
   // What the forward pass keeps for the backward pass
   T* xh;            // (T, B, m + n): each step's input and the state before it
@@ -23,15 +25,22 @@ struct RruScan : Scan<T> {
   T* scale;         // (T, B): what Normalize multiplied by
   T* hidden;        // (relu_layers - 1, T, B, g): each Eq. 2
   T* candidate;     // (T, B, n): c before its ReLU; only with `activate`
-  T* density;       // (1,): the share of d that was not zero
+  T* density;       // (1,): the share of d that was not zero; 1 where its zeros must not be skipped
 
   explicit RruScan(Arguments& in) : Scan<T>(in) {
     p = in.number(), g = in.number(), relu_layers = in.number(), normalize = in.number(), activate = in.number();
+    const bool scaled = in.number(), vector_z = in.number();
     h0 = in.tensor<T>();
     weight_x = in.tensor<T>(), weight_h = in.tensor<T>(), bias_j = in.tensor<T>();
     for (int k = 1; k < relu_layers; ++k) weight_k.push_back(in.tensor<T>()), bias_k.push_back(in.tensor<T>());
     weight_c = in.tensor<T>(), bias_c = in.tensor<T>(), weight_o = in.tensor<T>(), bias_o = in.tensor<T>();
-    kept = in.tensor<T>(), z = in.tensor<T>();
+    kept.assign(this->n, T(1));
+    if (scaled) {
+      const T* s = in.tensor<T>();
+      for_each<T>(this->n, [&](auto load, auto store) { store(kept.data(), sigmoid<T>(10 * load(s))); });
+    }
+    const T* given_z = in.tensor<T>();
+    z = vector_z ? std::vector<T>(given_z, given_z + this->n) : std::vector<T>(this->n, *given_z);
     outputs = in.tensor<T>();
     xh = in.tensor<T>(), pre = in.tensor<T>(), scale = in.tensor<T>(), hidden = in.tensor<T>();
     candidate = in.tensor<T>(), density = in.tensor<T>();
@@ -78,23 +87,31 @@ inline T relu(T x) {
 // The weights of Eq. 4 and 6 side by side, g x (n + p).
 template <typename T>
 Packed<T> pack_outputs(const RruScan<T>& scan) {
-  Packed<T> packed(scan.g, scan.n + scan.p);
+  Packed<T> packed(scan.g, scan.n + scan.p, scan.packs());
   packed.put_transposed(scan.weight_c, scan.n, scan.g, 0, 0);
   packed.put_transposed(scan.weight_o, scan.p, scan.g, 0, scan.n);
   return packed;
 }
 
+// Whether a row's zeros may be skipped in its product with the weights of Eq. 4 and 6: zero times infinity is not zero.
+template <typename T>
+bool finite(const T* values, size_t size) {
+  bool all = true;
+  for (size_t i = 0; i < size; ++i) all &= values[i] - values[i] == 0;
+  return all;
+}
+
 template <typename T>
 void rru_forward(Arguments in) {
-  const RruScan<T> scan(in);
   T* last = in.tensor<T>();  // (B, n)
+  const RruScan<T> scan(in);
 
   const int m = scan.m, n = scan.n, p = scan.p, g = scan.g;
-  Packed<T> inner(m + n, g);
+  Packed<T> inner(m + n, g, scan.packs());
   inner.put_transposed(scan.weight_x, g, m, 0, 0);
   inner.put_transposed(scan.weight_h, g, n, m, 0);
   std::vector<Packed<T>> middle;
-  for (const T* weight : scan.weight_k) middle.emplace_back(g, g).put_transposed(weight, g, g, 0, 0);
+  for (const T* weight : scan.weight_k) middle.emplace_back(g, g, scan.packs()).put_transposed(weight, g, g, 0, 0);
   const Packed<T> outer = pack_outputs(scan);
   const std::vector<T> bias_inner = padded<T>(inner.padded(), {{scan.bias_j, g}});
   const std::vector<T> bias_outer = padded<T>(outer.padded(), {{scan.bias_c, n}, {scan.bias_o, p}});
@@ -104,24 +121,28 @@ void rru_forward(Arguments in) {
   struct Scratch {
     Rows<T> before, wide, other, both;
     std::vector<const T*> input, start_inner, start_outer, start_middle;
+    SparseRows<T> collected;
     std::vector<SparseRow<T>> live;
     std::vector<int> nonzero;
   };
   auto make = [&](int rows) {
-    Scratch scratch{Rows<T>(rows, m + n), Rows<T>(rows, inner.padded()), Rows<T>(rows, inner.padded()),
-                    Rows<T>(rows, outer.padded())};
-    scratch.input.resize(rows), scratch.start_middle.resize(rows), scratch.nonzero.resize(rows);
-    scratch.start_inner.assign(rows, bias_inner.data()), scratch.start_outer.assign(rows, bias_outer.data());
-    scratch.live.resize(rows);
-    for (SparseRow<T>& row : scratch.live) row.reserve(g);
-    return scratch;
+    return Scratch{Rows<T>(rows, m + n),
+                   Rows<T>(rows, inner.padded()),
+                   Rows<T>(rows, inner.padded()),
+                   Rows<T>(rows, outer.padded()),
+                   std::vector<const T*>(rows),
+                   std::vector<const T*>(rows, bias_inner.data()),
+                   std::vector<const T*>(rows, bias_outer.data()),
+                   std::vector<const T*>(rows),
+                   SparseRows<T>(rows, g),
+                   std::vector<SparseRow<T>>(rows),
+                   std::vector<int>(rows)};
   };
+  const bool skips = outer.packed && finite(outer.data.get(), outer.size());
   std::atomic<int64_t> alive{0}, seen{0};
-  const Teams teams(scan, in.threads, sizeof(T) * (inner.data.size() + outer.data.size()));
+  const Teams teams(scan, in.threads, inner.bytes() + outer.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     std::vector<T> mask(g);
-    std::vector<const SparseRow<T>*> live;
-    for (const SparseRow<T>& row : scratch.live) live.push_back(&row);
     // The row [x, h] of a sequence's s-th step: where the backward pass will look for it, or in scratch.
     auto row_at = [&](int i, int s) {
       return scan.save ? scan.xh + scan.token(sequences[i], s) * (m + n) : scratch.before.at[i];
@@ -167,11 +188,13 @@ void rru_forward(Arguments in) {
         int nonzero = 0;
         for (int f = 0; f < g; ++f) nonzero += d[f] != 0;
         scratch.nonzero[i] = nonzero;
-        if (nonzero < kSparseForward * g) scratch.live[i].collect(d, g);
+        if (!skips || nonzero >= kSparseRow * g) return;
+        scratch.collected.collect(i, d);
+        scratch.live[i] = scratch.collected[i];
       });
       const int most = *std::max_element(scratch.nonzero.begin(), scratch.nonzero.begin() + count);
-      if (most < kSparseForward * g)  // Eq. 4 and 6
-        member.product(live.data(), count, outer, scratch.start_outer.data(), scratch.both.at.data());
+      if (skips && most < kSparseRow * g)  // Eq. 4 and 6
+        member.product(scratch.live.data(), count, outer, scratch.start_outer.data(), scratch.both.at.data());
       else
         member.product(const_cast<const T**>(from->data()), count, outer, scratch.start_outer.data(),
                        scratch.both.at.data());
@@ -192,9 +215,11 @@ void rru_forward(Arguments in) {
       });
     }
   });
-  if (scan.save) *scan.density = static_cast<T>(static_cast<double>(alive) / std::max<int64_t>(1, seen));
+  if (scan.save) *scan.density = skips ? static_cast<T>(static_cast<double>(alive) / std::max<int64_t>(1, seen)) : T(1);
 }
 
+// The backward pass. Where a ReLU was silent or dropout struck there is no gradient, so that what Eq. 4 and 6 pass back to d
+// has as many zeros as d itself.
 template <typename T>
 void rru_backward(Arguments in) {
   const RruScan<T> scan(in);
@@ -204,38 +229,48 @@ void rru_backward(Arguments in) {
   T* grad_pre = in.tensor<T>();            // (T, B, g): of the sum in Eq. 1
   T* grad_hidden = in.tensor<T>();         // (relu_layers - 1, T, B, g): of the sum in Eq. 2
   T* grad_both = in.tensor<T>();           // (T, B, n + p): of h_t, through c's ReLU if it has one, and of o_t
-  T* features = in.tensor<T>();            // (T, B, g): d again
-  T* grad_kept = in.tensor<T>();           // (threads, n): parts of the gradient of sigmoid(S)
+  T* features = in.tensor<T>();            // (T, B, g): d again; null where the gradients below are wanted instead
+  T* grad_c = in.tensor<T>();              // (n, g): of the weights of Eq. 4, before Z
+  T* grad_o = in.tensor<T>();              // (p, g): of the weights of Eq. 6
+  T* grad_middle = in.tensor<T>();         // (g, g): of the weights of the last Eq. 2, if there is one
+  T* grad_kept = in.tensor<T>();           // (threads, n): parts of the gradient of sigmoid(10 S)
 
-  const int m = scan.m, n = scan.n, p = scan.p, g = scan.g;
-  const bool sparse = *scan.density < kSparseBackward;
+  const int m = scan.m, n = scan.n, p = scan.p, g = scan.g, layers = scan.relu_layers - 1;
+  const bool sparse = !features, sparse_result = sparse && *scan.density < kSparseResult;
+  const bool sparse_row = sparse && *scan.density < kSparseRow;
+  const size_t tokens = static_cast<size_t>(scan.steps) * scan.batch;
   Packed<T> inner(g, n);  // towards h
   inner.put(scan.weight_h, g, n, 0, 0);
   std::vector<Packed<T>> middle;
   for (const T* weight : scan.weight_k) middle.emplace_back(g, g).put(weight, g, g, 0, 0);
-  Packed<T> outer = sparse ? pack_outputs(scan) : Packed<T>(n + p, g);  // towards d
-  if (!sparse) outer.put(scan.weight_c, n, g, 0, 0), outer.put(scan.weight_o, p, g, n, 0);
+  Packed<T> outer = sparse_result ? pack_outputs(scan) : Packed<T>(n + p, g);  // towards d
+  if (!sparse_result) outer.put(scan.weight_c, n, g, 0, 0), outer.put(scan.weight_o, p, g, n, 0);
   const int width = round_up(g, Packed<T>::width), width_both = round_up(n + p, Packed<T>::width);
+  SparseRows<T> live(sparse ? tokens : 0, g);                       // d
+  std::unique_ptr<T[]> grads(sparse && layers ? new T[tokens * g] : nullptr);  // where d lives, that of its last Eq. 2
 
   std::fill_n(grad_kept, static_cast<size_t>(in.threads) * n, T(0));
   struct Scratch {
     Rows<T> grad_h, decayed, both, grad_d, other, found;
     std::vector<const T*> from;
-    std::vector<SparseRow<T>> live;
+    std::vector<SparseRow<T>> at;
   };
   auto make = [&](int rows) {
-    Scratch scratch{Rows<T>(rows, inner.padded()), Rows<T>(rows, inner.padded()), Rows<T>(rows, width_both),
-                    Rows<T>(rows, width),          Rows<T>(rows, width),          Rows<T>(rows, g)};
-    scratch.from.resize(rows), scratch.live.resize(rows);
-    for (SparseRow<T>& row : scratch.live) row.reserve(g);
-    return scratch;
+    return Scratch{Rows<T>(rows, inner.padded()),
+                   Rows<T>(rows, inner.padded()),
+                   Rows<T>(rows, width_both),
+                   Rows<T>(rows, width),
+                   Rows<T>(rows, width),
+                   Rows<T>(rows, g),
+                   std::vector<const T*>(rows),
+                   std::vector<SparseRow<T>>(rows)};
   };
-  const Teams teams(scan, in.threads, sizeof(T) * (inner.data.size() + outer.data.size()));
+  // What a gradient of d is multiplied by on its way to the last ReLU's argument, where d lives.
+  const T through = scan.dropout.active() ? static_cast<T>(1 / (1 - scan.dropout.rate)) : T(1);
+  const Teams teams(scan, in.threads, inner.bytes() + outer.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
     const int rows = static_cast<int>(sequences.size());
-    std::vector<T> mask(g, T(1));
-    std::vector<const SparseRow<T>*> live;
-    for (const SparseRow<T>& row : scratch.live) live.push_back(&row);
+    std::vector<T> mask(g, T(1)), row(g);
     T* kept_sum = row_of(grad_kept, member.thread, n);
     member.rows(rows, [&](int i) {
       std::copy_n(row_of(grad_last, sequences[i].row, n), n, scratch.grad_h.at[i]);
@@ -250,8 +285,8 @@ void rru_backward(Arguments in) {
         std::copy_n(grad_outputs + token * p, p, e + n);
         if (scan.activate) {
           const T *c = scan.candidate + token * n, *o = scan.outputs + token * p;
-          for (int f = 0; f < n; ++f) e[f] = c[f] > 0 ? e[f] : 0;
-          for (int f = 0; f < p; ++f) e[n + f] = o[f] > 0 ? e[n + f] : 0;
+          for (int f = 0; f < n; ++f) e[f] = c[f] <= 0 ? 0 : e[f];
+          for (int f = 0; f < p; ++f) e[n + f] = o[f] <= 0 ? 0 : e[n + f];
         }
         for (int f = 0; f < n; ++f) {
           dc[f] = scan.z[f] * e[f];
@@ -260,46 +295,57 @@ void rru_backward(Arguments in) {
         }
         std::copy_n(e + n, p, dc + n);
 
-        const T* j = middle.empty() ? scan.pre + token * g
-                                    : scan.hidden_at(static_cast<int>(middle.size()) - 1, token);
+        const T* j = layers ? scan.hidden_at(layers - 1, token) : scan.pre + token * g;
         scan.mask(sequences[i], s, g, mask.data());
-        T *d = features + token * g, *through = scratch.other.at[i];
-        for (int f = 0; f < g; ++f) {
-          d[f] = relu(j[f]) * mask[f];             // Eq. 3 again
-          through[f] = d[f] != 0 ? mask[f] : T(0);  // what it, and the ReLU before it, multiply a gradient by
+        T* d = sparse ? row.data() : features + token * g;
+        for (int f = 0; f < g; ++f) d[f] = relu(j[f]) * mask[f];  // Eq. 3 again
+        if (sparse) {
+          live.collect(token, d);
+          scratch.at[i] = live[token];
+        } else {
+          for (int f = 0; f < g; ++f) scratch.other.at[i][f] = d[f] != 0 ? mask[f] : T(0);
         }
-        if (sparse) scratch.live[i].collect(through, g);
       });
       const T** both = const_cast<const T**>(scratch.both.at.data());
-      if (sparse)
-        member.product_at(both, count, outer, live.data(), scratch.found.at.data());
+      const T* const* nothing = nullptr;
+      if (sparse_result)
+        member.product_at(both, count, outer, scratch.at.data(), scratch.found.at.data());
       else
-        member.product(both, count, outer, static_cast<const T* const*>(nullptr), scratch.grad_d.at.data());
+        member.product(both, count, outer, nothing, scratch.grad_d.at.data());
       std::vector<T*>*grad = &scratch.grad_d.at, *spare = &scratch.other.at;
-      const int layers = static_cast<int>(middle.size());
-      member.rows(count, [&](int i) {
+      member.rows(count, [&](int i) {  // Eq. 3, and the ReLU before it
         T* dj = scratch.grad_d.at[i];
-        if (sparse) {
-          std::fill_n(dj, g, T(0));
-          for (int k = 0; k < scratch.live[i].count; ++k)
-            dj[scratch.live[i].index[k]] = scratch.found.at[i][k] * scratch.live[i].value[k];
-        } else {
+        if (!sparse) {
           for (int f = 0; f < g; ++f) dj[f] *= scratch.other.at[i][f];
+          return;
         }
+        const size_t token = scan.token(sequences[i], s);
+        const SparseRow<T> at = live[token];
+        T* found = layers ? grads.get() + token * g : scratch.found.at[i];
+        if (sparse_result)
+          for (int k = 0; k < at.count; ++k) found[k] = scratch.found.at[i][k] * through;
+        else
+          for (int k = 0; k < at.count; ++k) found[k] = dj[at.index[k]] * through;
+        std::fill_n(dj, g, T(0));
+        for (int k = 0; k < at.count; ++k) dj[at.index[k]] = found[k];
+        scratch.at[i] = {at.index, found, at.count};
       });
       for (int k = layers - 1; k >= 0; --k) {  // Eq. 2, the ReLU after which is done already
         member.rows(count, [&](int i) {
           const size_t token = scan.token(sequences[i], s);
-          T* target = grad_hidden + (static_cast<size_t>(k) * scan.steps * scan.batch + token) * g;
+          T* target = grad_hidden + (static_cast<size_t>(k) * tokens + token) * g;
           std::copy_n((*grad)[i], g, target);
           scratch.from[i] = target;
         });
-        member.product(scratch.from.data(), count, middle[k], static_cast<const T* const*>(nullptr), spare->data());
+        if (sparse_row && k == layers - 1)
+          member.product(scratch.at.data(), count, middle[k], nothing, spare->data());
+        else
+          member.product(scratch.from.data(), count, middle[k], nothing, spare->data());
         std::swap(grad, spare);
         member.rows(count, [&](int i) {
           const size_t token = scan.token(sequences[i], s);
           const T* j = k == 0 ? scan.pre + token * g : scan.hidden_at(k - 1, token);
-          for (int f = 0; f < g; ++f) (*grad)[i][f] = j[f] > 0 ? (*grad)[i][f] : 0;
+          for (int f = 0; f < g; ++f) (*grad)[i][f] = j[f] <= 0 ? 0 : (*grad)[i][f];
         });
       }
       member.rows(count, [&](int i) {  // Normalize of Eq. 1
@@ -321,5 +367,32 @@ void rru_backward(Arguments in) {
       std::copy_n(scratch.grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
     });
   });
+  if (!sparse) return;
+  auto both_at = [&](int t, int column, int size, T* target) {
+    std::copy_n(grad_both + static_cast<size_t>(t) * (n + p) + column, size, target);
+  };
+  auto hidden_grad_at = [&](int t) {
+    return SparseRow<T>{live[t].index, grads.get() + static_cast<size_t>(t) * g, live[t].count};
+  };
+  auto hidden_before_at = [&](int t, int column, int size, T* target) {
+    const T* j = (layers > 1 ? scan.hidden_at(layers - 2, t) : scan.pre + static_cast<size_t>(t) * g) + column;
+    for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
+  };
+  auto put_outer = [&](int first, int count, int column, int size, const T* sums, int width) {
+    for (int j = 0; j < size; ++j) {
+      T* row = column + j < n ? row_of(grad_c, column + j, g) : row_of(grad_o, column + j - n, g);
+      for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
+    }
+  };
+  auto put_middle = [&](int first, int count, int column, int size, const T* sums, int width) {
+    for (int f = 0; f < count; ++f) std::copy_n(sums + f * width, size, row_of(grad_middle, first + f, g) + column);
+  };
+  auto gradients = [&](int thread) {
+    const Share share{thread, in.threads};
+    const int all = static_cast<int>(tokens);
+    sparse_gradient<T>([&](int t) { return live[t]; }, all, g, both_at, n + p, put_outer, share);
+    if (layers) sparse_gradient<T>(hidden_grad_at, all, g, hidden_before_at, g, put_middle, share);
+  };
+  in_parallel(in.threads, gradients, [] {});
 }
 }  // namespace rru::RRU_ISA

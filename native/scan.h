@@ -4,29 +4,38 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 #if defined(__SSE__)
 #include <immintrin.h>
 #endif
 
-#include "kernels.h"
+#include "sparse.h"
 
 namespace rru::RRU_ISA {
 
-// Reads a call's arguments in the order `scan/native.py` wrote them.
+// Reads a call's arguments in the order `scan/native.py` wrote them; tensors that it left out at the end are null.
 struct Arguments {
   const int64_t* numbers;
   void* const* tensors;
+  void* const* end;
   int threads;
 
   int number() { return static_cast<int>(*numbers++); }
   uint64_t seed() { return static_cast<uint64_t>(*numbers++); }
+  double real() {
+    double value;
+    std::memcpy(&value, numbers++, sizeof value);
+    return value;
+  }
   template <typename T>
   T* tensor() {
-    return static_cast<T*>(*tensors++);
+    return tensors == end ? nullptr : static_cast<T*>(*tensors++);
   }
   void skip(int count = 1) { tensors += count; }
 };
@@ -53,6 +62,7 @@ class FlushDenormals {
 };
 
 // Where the members of a team wait for one another. They have the machine to themselves as a rule, so they spin at first.
+// Once it is broken, because one of them will never come, waiting throws.
 class Barrier {
  public:
   explicit Barrier(int members) : members_(members) {}
@@ -64,15 +74,50 @@ class Barrier {
       waiting_.store(0, std::memory_order_relaxed);
       phase_.store(phase + 1, std::memory_order_release);
     } else {
-      for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins)
+      for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
+        if (broken_.load(std::memory_order_relaxed)) throw std::runtime_error("another thread failed");
         if (spins > 4000) std::this_thread::yield();
+      }
     }
   }
+
+  void break_up() { broken_.store(true, std::memory_order_relaxed); }
 
  private:
   const int members_;
   std::atomic<int> waiting_{0}, phase_{0};
+  std::atomic<bool> broken_{false};
 };
+
+// Runs work(0), work(1) ... at the same time, the first on this thread. If one fails, or cannot be started, `release` frees
+// those that wait for it, and its exception is thrown here once all have ended.
+template <typename Work, typename Release>
+void in_parallel(int threads, const Work& work, const Release& release) {
+  std::exception_ptr failure;
+  std::mutex one_at_a_time;
+  auto fail = [&] {
+    std::lock_guard<std::mutex> guard(one_at_a_time);
+    if (!failure) failure = std::current_exception();
+    release();
+  };
+  auto run = [&](int thread) {
+    try {
+      FlushDenormals flush;
+      work(thread);
+    } catch (...) {
+      fail();
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+    run(0);
+  } catch (...) {
+    fail();
+  }
+  for (auto& other : others) other.join();
+  if (failure) std::rethrow_exception(failure);
+}
 
 // A sequence of the batch: which one, and how many steps it has.
 struct Sequence {
@@ -152,7 +197,9 @@ struct Dropout {
   // factors[f] = 0 or 1 / (1 - rate) for f < features, for one step of one row of the batch.
   template <typename T>
   void mask(int step, int row, int features, T* factors) const {
-    const uint32_t threshold = static_cast<uint32_t>(std::min(std::nearbyint(rate * 4294967296.0), 4294967295.0));
+    const double share = std::nearbyint(rate * 4294967296.0);
+    if (share > 4294967295.0) return static_cast<void>(std::fill_n(factors, features, T(0)));  // all but one
+    const uint32_t threshold = static_cast<uint32_t>(share);
     const T kept = static_cast<T>(1 / (1 - rate));
     alignas(64) uint32_t bits[words];
     T block[words];
@@ -177,14 +224,13 @@ struct Scan {
   explicit Scan(Arguments& in) {
     steps = in.number(), batch = in.number(), m = in.number(), n = in.number();
     reverse = in.number(), save = in.number();
-    const bool drop = in.number();
-    dropout.seed = in.seed();
+    dropout.seed = in.seed(), dropout.rate = in.real();
     lengths = in.tensor<int64_t>();
-    const double* rate = in.tensor<double>();
-    dropout.rate = drop ? *rate : 0;
     x = in.tensor<T>();
   }
 
+  // Whether there are products enough to pack the weights for.
+  bool packs() const { return static_cast<int64_t>(steps) * batch >= 16; }
   // Which of the T * B tokens the s-th step of a sequence is.
   size_t token(const Sequence& sequence, int s) const {
     return static_cast<size_t>(sequence.at(s, reverse)) * batch + sequence.row;
@@ -212,12 +258,12 @@ class Member {
     barrier_.wait();
   }
   template <typename T>
-  void product(const SparseRow<T>* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
+  void product(const SparseRow<T>* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
     multiply_sparse<T>(a, rows, matrix, start, out, share_);
     barrier_.wait();
   }
   template <typename T>
-  void product_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* const* at, T* const* out) {
+  void product_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* at, T* const* out) {
     multiply_at<T>(a, rows, matrix, at, out, share_);
     barrier_.wait();
   }
@@ -259,16 +305,13 @@ struct Teams {
       barriers.push_back(std::make_unique<Barrier>(members));
     }
     auto run_one = [&](int thread) {
-      FlushDenormals flush;
       const int team = thread / members;
       Member member({thread % members, members}, *barriers[team], thread);
       work(member, sequences[team], scratch[team]);
     };
-    std::vector<std::thread> others;
-    for (int thread = 1; thread < members * static_cast<int>(sequences.size()); ++thread)
-      others.emplace_back(run_one, thread);
-    run_one(0);
-    for (auto& other : others) other.join();
+    in_parallel(members * static_cast<int>(sequences.size()), run_one, [&] {
+      for (auto& barrier : barriers) barrier->break_up();
+    });
   }
 };
 

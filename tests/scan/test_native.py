@@ -1,5 +1,8 @@
 """The native scans give what the reference gives: any sizes, any threads, whatever the memory they get holds."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.utils.deterministic
@@ -98,9 +101,10 @@ def test_outputs_states_and_all_gradients_are_the_references_in_float32(variant,
 
 
 @every_variant
-@pytest.mark.parametrize("dropout", [0.0, 0.9])
-def test_wide_layers_are_the_references_too(variant, dropout):  # wider than any block of columns a product goes by
-    case = Case(variant, m=30, n=300, steps=2, batch=3, dropout=dropout, spread=0.1)
+@pytest.mark.parametrize("dropout", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("steps", [2, 6])  # of three sequences: too few to pack the weights for, and enough
+def test_wide_layers_are_the_references_too(variant, dropout, steps):  # wider than any block a product goes by
+    case = Case(variant, m=30, n=300, steps=steps, batch=3, dropout=dropout, spread=0.1)
     assert_near(case.run_and_differentiate(native.scan), case.run_and_differentiate(reference.scan), 1e-9)
 
 
@@ -111,6 +115,39 @@ def test_numbers_do_not_depend_on_whether_gradients_are_wanted(variant, case):
     with torch.no_grad():
         alone = case.run(native.scan)
     assert_equal(alone, case.run(native.scan))
+
+
+@every_variant
+@pytest.mark.parametrize("batch", [None, 1, 3])
+@pytest.mark.parametrize("n", [5, 300])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_cells_step_is_the_same_with_and_without_gradients(variant, batch, n, dropout):
+    lead = () if batch is None else (batch,)
+    cell = variant.build(13, n).cells[0]
+    cell.dropout = dropout
+    x = torch.randn(*lead, 13).double()
+    state = cell.public_state(tuple(torch.randn(*lead, n).double() for _ in cell.state_names))
+    results = []
+    for wanted in (False, True):
+        torch.manual_seed(0)
+        with torch.set_grad_enabled(wanted):
+            output, after = cell(x, state)
+        assert output.requires_grad == wanted
+        results.append([output, *(after if isinstance(after, tuple) else (after,))])
+    assert_near(*results, 1e-12)
+
+
+@every_cell
+def test_a_step_reads_weights_and_states_however_they_lie(variant):
+    cell, plain = (variant.build(13, 37).cells[0] for _ in range(2))
+    plain.load_state_dict(cell.state_dict())
+    for name, weight in cell.named_parameters():
+        if weight.dim() > 1:
+            setattr(cell, name, torch.nn.Parameter(weight.detach().T.contiguous().T))
+    x, strided = torch.randn(3, 13).double(), torch.randn(3, 74).double()[:, ::2]
+    state = cell.public_state((strided,) * len(cell.state_names))
+    with torch.no_grad():
+        torch.testing.assert_close(cell(x, state), plain(x, state), rtol=1e-12, atol=1e-12)
 
 
 @pytest.fixture
@@ -211,6 +248,68 @@ def test_nan_in_an_input_reaches_every_later_output_of_its_sequence_and_no_other
     for part in last:
         assert torch.equal(part.isnan().all(1), torch.arange(7) == 2)
         assert torch.equal(part.isnan().any(1), torch.arange(7) == 2)
+
+
+@every_variant
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_an_infinite_input_gives_what_the_reference_gives(variant, dropout):
+    case = Case(variant, dropout=dropout)
+    with torch.no_grad():
+        case.x[1, 2, 5] = float("inf")
+    for actual, wanted in zip(case.run(native.scan), case.run(reference.scan), strict=True):
+        torch.testing.assert_close(actual, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["weight_c", "weight_o"])
+def test_a_weight_that_is_no_number_shows_though_most_features_are_zero(name, value):
+    case = Case(VARIANTS[0], dropout=0.9)
+    with torch.no_grad():
+        getattr(case.cell, name)[3, 0] = value
+    for actual, wanted in zip(case.run(native.scan), case.run(reference.scan), strict=True):
+        assert torch.equal(actual.isnan(), wanted.isnan())
+    assert any(part.isnan().any() for part in case.run(native.scan))
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.layer is rru.RRU], ids=str)
+def test_gradients_of_what_is_no_number_are_none_either(variant):
+    case = Case(variant)
+    with torch.no_grad():
+        case.x[1, 2, 5] = float("nan")
+    for scan in (native.scan, reference.scan):
+        grad_x, *_ = case.run_and_differentiate(scan)[1 + len(case.state) :]
+        assert grad_x[1, 2].isnan().all()
+        assert grad_x[:, 3].isfinite().all()
+
+
+THREADS_FAIL = """
+import resource, torch, rru
+layer = rru.LSTM(3, 5, backend="native")
+x = torch.randn(64, 64, 3)
+layer(x)  # whatever this takes, it has now
+torch.set_num_threads(64)  # one sequence each, and a stack of megabytes for each thread
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, resource.RLIM_INFINITY))
+for attempt in range(3):
+    try:
+        with torch.no_grad():
+            layer(x)
+    except MemoryError as error:
+        print(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+torch.set_num_threads(1)
+print(layer(x)[0].isfinite().all())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told to run out of memory")
+def test_threads_that_cannot_be_started_are_an_error_and_harm_nothing():
+    ran = subprocess.run([sys.executable, "-c", THREADS_FAIL], capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr
+    *errors, after = ran.stdout.splitlines()
+    assert len(errors) == 3
+    assert all("could not get the memory or the threads" in error for error in errors)
+    assert after == "tensor(True)"
 
 
 def is_denormal(x):

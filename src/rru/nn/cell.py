@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from rru import scan
 from rru.nn import checks
-from rru.scan.dropout import dropout_mask, dropout_seed
+from rru.scan.dropout import dropout_seed
 from rru.scan.operator import registered
 from rru.scan.reference import State, autocast_dtype
 
@@ -124,17 +125,16 @@ class Cell(nn.Module, ABC):
         """
         self.check_input(input, ranks={1: "(input_size,)", 2: "(batch, input_size)"})
         lead = input.shape[:-1]  # (B,) or ()
-        x = input.reshape(-1, self.input_size)  # (B, m)
+        x = input if lead else input.unsqueeze(0)  # (B, m)
         if state is None:
             before = self.initial_state(len(x))
         else:
             parts = self.checked_state(state, (*lead, self.hidden_size), "([batch,] hidden_size)")
-            before = tuple(part.reshape(-1, self.hidden_size) for part in parts)
-        projected, seed = self.project(x), self.new_seed(x.device)
-        keep = None if seed is None else dropout_mask(seed, 0, len(x), self.mask_size, self.dropout, projected.dtype)
-        features, after = self.step(projected, before, keep)
-        output = self.readout(features).reshape(*lead, self.output_size)
-        return output, self.public_state(tuple(part.reshape(*lead, self.hidden_size) for part in after))
+            before = parts if lead else tuple(part.unsqueeze(0) for part in parts)
+        output, after = scan.step(self, x, before, self.new_seed(x.device))
+        if not lead:
+            output, after = output[0], tuple(part[0] for part in after)
+        return output, self.public_state(after)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -144,7 +144,8 @@ class Cell(nn.Module, ABC):
     @property
     def _like(self) -> Tensor:
         """Some parameter, to make tensors like the weights without computing one that is parametrized."""
-        return next(self.parameters())
+        own = next(iter(self._parameters.values()), None)  # as a rule, and faster
+        return next(self.parameters()) if own is None else own
 
     def new_seed(self, device: torch.device) -> Tensor | None:
         """A seed for dropout's masks from torch's generator; None where there is no dropout to do."""
@@ -158,7 +159,8 @@ class Cell(nn.Module, ABC):
 
     def named_weights(self) -> dict[str, Tensor]:
         """The weights by name, in the order of `allocate`; each is read once, as parametrizations make them anew."""
-        return {name: getattr(self, name) for name in self._weight_names}
+        own: dict[str, Any] = self._parameters  # where torch would look last
+        return {name: own[name] if name in own else getattr(self, name) for name in self._weight_names}
 
     def weights(self) -> list[Tensor]:
         """The weights, in the order of `allocate`."""
@@ -225,6 +227,8 @@ class Cell(nn.Module, ABC):
 
     def _check_like_weights(self, name: str, tensor: Tensor) -> None:
         weight = self._like
+        if tensor.dtype == weight.dtype == torch.float32 and tensor.device == weight.device:
+            return  # as a rule, and right with autocast or without
         if tensor.device != weight.device:
             raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them by .to()")
         allowed = [weight.dtype]

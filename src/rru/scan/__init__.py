@@ -1,5 +1,6 @@
 """How a layer runs over time: back ends that all compute the same recurrence."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Protocol
 
 import torch
@@ -11,7 +12,9 @@ from rru.scan.library import BUILT, DTYPES, warn_once
 from rru.scan.reference import State, Steps
 
 BACKENDS = ("auto", "reference", "native")
-_WORTH_PACKING = 16  # steps times sequences: with fewer, packing the weights takes longer than it saves
+_WORTH_PACKING = (
+    16  # steps times sequences: with fewer, the backward pass takes longer to pack the weights than it saves
+)
 
 
 class AnyCell(Steps, Protocol):
@@ -29,6 +32,10 @@ class AnyCell(Steps, Protocol):
 
     def weights(self) -> list[Tensor]:
         """Its tensors, in the order of `from_weights`."""
+        ...
+
+    def parameters(self) -> Iterator[Tensor]:
+        """What is learned."""
         ...
 
     def check_graph(self) -> None:
@@ -63,7 +70,7 @@ def run(
     obstacle = _why_not_native(cell, inputs)
     if backend == "native" and obstacle:
         raise RuntimeError(f"backend 'native' cannot run this: {obstacle}; use 'auto' or 'reference'")
-    if backend == "native" or (backend == "auto" and not obstacle and _pays(inputs)):
+    if backend == "native" or (backend == "auto" and not obstacle and _pays(cell, inputs, state)):
         return native.scan(cell, inputs, state, lengths, seed, reverse)
     if not torch.compiler.is_compiling():
         return reference.scan(cell, inputs, state, lengths, seed, reverse)
@@ -76,11 +83,18 @@ def run(
     return outputs, tuple(last)
 
 
+def step(cell: AnyCell, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
+    """One step of `cell`, on x (B, m): outputs (B, p) and the new state; natively where no gradient is wanted."""
+    if not torch.compiler.is_compiling() and not _differentiates(cell, x, state) and not _why_not_native(cell, x):
+        return native.step(cell, x, state, seed)
+    return reference.step(cell, x, state, seed)
+
+
 def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
     """What keeps the native scans from running this cell on these inputs; empty if nothing does."""
     if vars(cell.built_as).get("kernel") is None:
         return f"{cell.built_as.__name__} has no native scan"
-    if inputs.device.type != "cpu":
+    if not inputs.is_cpu:
         return f"native scans run on the CPU, the input is on {inputs.device}"
     if cell.dtype not in DTYPES:
         return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
@@ -94,7 +108,12 @@ def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
     return "" if BUILT else "the native scans are not part of this build"
 
 
-def _pays(inputs: Tensor) -> bool:
-    """Whether there is enough to do to pack the weights for."""
+def _pays(cell: AnyCell, inputs: Tensor, state: State) -> bool:
+    """Whether there is enough to do; with few steps a native scan is faster forward, but not backward."""
     steps, batch = inputs.shape[:2]
-    return torch.compiler.is_compiling() or steps * batch >= _WORTH_PACKING
+    return torch.compiler.is_compiling() or steps * batch >= _WORTH_PACKING or not _differentiates(cell, inputs, state)
+
+
+def _differentiates(cell: AnyCell, inputs: Tensor, state: State) -> bool:
+    tensors = (inputs, *state)
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *cell.parameters()))

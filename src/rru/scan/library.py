@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import warnings
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,12 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.float32, torch.float64)
-_FUNCTIONS = [f"{cell}_{way}" for cell in ("rru", "lstm", "gru", "mogrifier") for way in ("forward", "backward")]
+_FUNCTIONS = {  # the numbers native/isa.cpp knows them by
+    name: number
+    for number, name in enumerate(
+        f"{cell}_{way}" for cell in ("rru", "lstm", "gru", "mogrifier") for way in ("forward", "backward")
+    )
+}
 
 
 def _open() -> ctypes.CDLL | None:
@@ -19,6 +25,9 @@ def _open() -> ctypes.CDLL | None:
 
 
 _library = _open()
+if _library is not None:
+    _library.rru_run.argtypes = [*[ctypes.c_int] * 3, *[ctypes.c_void_p] * 2, *[ctypes.c_int] * 2]
+_isa = 0 if _library is None else _library.rru_best_isa()
 BUILT = _library is not None
 """Whether there is a library."""
 
@@ -37,14 +46,21 @@ def call(function: str, dtype: torch.dtype, numbers: Sequence[int], tensors: Seq
     """Calls a function of the library on `numbers` and the memory of `tensors`, in the order in which it reads them."""
     if _library is None:
         raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
-    if not all(tensor is None or tensor.is_contiguous() for tensor in tensors):
-        raise ValueError(f"{function} takes the memory of its tensors to be contiguous")
+    words, addresses = array("q", numbers), array("Q")
+    for tensor in tensors:
+        if tensor is None:
+            addresses.append(0)
+        elif tensor.is_contiguous():
+            addresses.append(tensor.data_ptr())
+        else:
+            raise ValueError(f"{function} takes the memory of its tensors to be contiguous")
     failed = _library.rru_run(
-        _library.rru_best_isa(),
-        _FUNCTIONS.index(function),
+        _isa,
+        _FUNCTIONS[function],
         dtype == torch.float64,
-        (ctypes.c_int64 * len(numbers))(*numbers),
-        (ctypes.c_void_p * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors)),
+        words.buffer_info()[0],
+        addresses.buffer_info()[0],
+        len(addresses),
         torch.get_num_threads(),
     )
     if failed:

@@ -1,11 +1,12 @@
 """The native scans as operators, `rru::native_forward` and `rru::native_backward`, known to autograd and to graphs."""
 
+import struct
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rru.scan.kernels import KERNELS
+from rru.scan.kernels import KERNELS, Kernel
 from rru.scan.lengths import check_lengths
 from rru.scan.library import call
 from rru.scan.reference import State, autocast_dtype
@@ -16,9 +17,15 @@ def _memory(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | None)
     return [like.new_zeros(shape) if lengths is not None else like.new_empty(shape) for shape in shapes]
 
 
-def _numbers(x: Tensor, state: list[Tensor], seed: Tensor | None, reverse: bool, save: bool) -> list[int]:
-    drop = [seed is not None, 0 if seed is None else int(seed)]
-    return [*x.shape, state[0].shape[1], reverse, save, *drop]
+def _numbers(
+    x: Tensor, state: list[Tensor], seed: Tensor | None, dropout: float, reverse: bool, save: bool
+) -> list[int]:
+    return [*x.shape, state[0].shape[1], reverse, save, *_dropout(seed, dropout)]
+
+
+def _dropout(seed: Tensor | None, rate: float) -> list[int]:
+    """Seed and rate, whose bits are given as those of a whole number; zeros where there is no dropout."""
+    return [0, 0] if seed is None else [int(seed), *struct.unpack("q", struct.pack("d", rate))]
 
 
 def _forward_memory(
@@ -30,7 +37,7 @@ def _forward_memory(
     options: list[int],
     save: bool,
 ) -> list[Tensor]:
-    outputs = (*x.shape[:2], KERNELS[kernel].output_size(weights))
+    outputs = (*x.shape[:2], KERNELS[kernel].output_size(weights, options))
     kept = KERNELS[kernel].kept(x, weights, options) if save else []
     return [*_memory(x, [outputs, *kept], lengths), *map(torch.empty_like, state)]
 
@@ -51,11 +58,9 @@ def forward(
     """[outputs (T, B, p), *what the backward pass needs, if it is to be saved, *last state]."""
     check_lengths(lengths, x.shape[0])
     results = _forward_memory(kernel, x, state, weights, lengths, options, save)
-    unsaved = [None] * len(KERNELS[kernel].kept(x, weights, options))
-    kept, last = results[1 : -len(state)] if save else unsaved, results[-len(state) :]
-    rate = torch.tensor([dropout], dtype=torch.float64)
-    tensors = [lengths, rate, x, *state, *weights, results[0], *kept, *last]
-    call(f"{kernel}_forward", x.dtype, [*_numbers(x, state, seed, reverse, save), *options], tensors)
+    last, rest = results[-len(state) :], results[: -len(state)]
+    tensors = [*last, lengths, x, *state, *weights, *rest]
+    call(f"{kernel}_forward", x.dtype, [*_numbers(x, state, seed, dropout, reverse, save), *options], tensors)
     return results
 
 
@@ -91,10 +96,9 @@ def backward(
 ) -> list[Tensor]:
     """Gradients of [x, *state, *weights], given those of [outputs, *last state]; `kept` begins with the outputs."""
     grad_state = [torch.empty_like(part) for part in state]
-    left = _memory(x, KERNELS[kernel].left(x, weights, options), lengths)
-    rate = torch.tensor([dropout], dtype=torch.float64)
-    tensors = [lengths, rate, x, *state, *weights, *kept, *gradients, *grad_state, *left]
-    call(f"{kernel}_backward", x.dtype, [*_numbers(x, state, seed, reverse, True), *options], tensors)
+    left = _memory(x, KERNELS[kernel].left(x, weights, options, kept[1:]), lengths)
+    tensors = [lengths, x, *state, *weights, *kept, *gradients, *grad_state, *left]
+    call(f"{kernel}_backward", x.dtype, [*_numbers(x, state, seed, dropout, reverse, True), *options], tensors)
     grad_x, *grad_weights = KERNELS[kernel].gradients(x, weights, options, kept[1:], left)
     found = [grad_x, *grad_state, *grad_weights]
     return [
@@ -142,6 +146,11 @@ def _backward_again(ctx: Any, gradients: list[Tensor]) -> None:
 backward.register_autograd(_backward_again)
 
 
+def _laid_out(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor as the library reads it; asking first is much faster than torch's doing nothing."""
+    return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
+
+
 def scan(
     cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
@@ -151,13 +160,31 @@ def scan(
     """
     name, named = cell.kernel, cell.named_weights()
     kernel = KERNELS[name]
-    inputs, *before = (tensor.to(cell.dtype).contiguous() for tensor in (inputs, *state))
-    weights = [weight.contiguous() for weight in kernel.weights(cell, named)]
-    lengths = None if lengths is None else lengths.to(torch.int64).contiguous()
+    dtype = cell.dtype
+    inputs, *before = (_laid_out(tensor, dtype) for tensor in (inputs, *state))
+    weights = [_laid_out(weight, dtype) for weight in kernel.weights(cell, named)]
+    lengths = None if lengths is None else _laid_out(lengths, torch.int64)
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *before, *weights))
     options = [int(option) for option in kernel.options(cell)]
     outputs, *results = forward(name, inputs, before, weights, lengths, seed, cell.dropout, options, reverse, save)
-    autocast = autocast_dtype("cpu")
-    if kernel.linear_outputs and autocast is not None:
-        outputs = outputs.to(autocast)
-    return outputs, tuple(results[-len(state) :])
+    return _as_autocast(kernel, outputs), tuple(results[-len(state) :])
+
+
+def step(cell: Any, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
+    """One step on x (B, m), of which nothing is to be differentiated: as `scan`, but without a detour.
+
+    At batch 1 all that Python does costs more than the step itself, so there is as little of it as can be.
+    """
+    kernel, dtype, (batch, m) = KERNELS[cell.kernel], cell.dtype, x.shape
+    tensors = [_laid_out(tensor, dtype) for tensor in (*state, *kernel.weights(cell, cell.named_weights()))]
+    outputs = torch.empty(batch, cell.output_size, dtype=dtype)
+    last = [torch.empty_like(part) for part in tensors[: len(state)]]
+    numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *kernel.options(cell)]
+    call(f"{cell.kernel}_forward", dtype, numbers, [*last, None, _laid_out(x, dtype), *tensors, outputs])
+    return _as_autocast(kernel, outputs), tuple(last)
+
+
+def _as_autocast(kernel: Kernel, outputs: Tensor) -> Tensor:
+    """Outputs in the type the reference gives them."""
+    autocast = autocast_dtype("cpu") if kernel.linear_outputs else None
+    return outputs if autocast is None else outputs.to(autocast)

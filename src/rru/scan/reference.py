@@ -80,3 +80,11 @@ def scan(
         state = new
     outputs = cell.readout(torch.stack(features))  # (T, B, p)
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), state
+
+
+def step(cell: Steps, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
+    """One step: x (B, m) to outputs (B, p) and the new state."""
+    projected = cell.project(x)  # (B, g)
+    keep = None if seed is None else dropout_mask(seed, 0, len(x), cell.mask_size, cell.dropout, projected.dtype)
+    features, state = cell.step(projected, state, keep)
+    return cell.readout(features), state
