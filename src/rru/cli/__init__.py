@@ -1,0 +1,37 @@
+"""The command `rru`."""
+
+from typing import Annotated
+
+import typer
+
+import rru
+from rru.cli import data
+
+app = typer.Typer(
+    name="rru",
+    help="The Residual Recurrent Unit: its data, and in time its experiments.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rru {rru.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line."""
+    app(prog_name="rru")

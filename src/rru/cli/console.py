@@ -1,0 +1,56 @@
+"""Where commands print: results to standard output, progress and errors to standard error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from rru.data import DataError
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Ends the command with the error's message alone, and exit code 1; 130 after Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("stopped", style="red")
+        raise typer.Exit(130) from None
+    except (DataError, ValueError, OSError) as error:
+        err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def line(text: str, style: str | None = None) -> None:
+    """One line of output, left whole for whoever reads it through a pipe."""
+    out.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def download_bars() -> Progress:
+    """Bars for downloads; nothing where standard error is not a terminal."""
+    numbers = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), *numbers)
+    return Progress(*columns, console=err, disable=not err.is_terminal, transient=True, expand=True)
+
+
+def file_bar() -> Progress:
+    """A bar that counts files; nothing where standard error is not a terminal."""
+    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
+    return Progress(*columns, console=err, disable=not err.is_terminal, transient=True)
+
+
+def amount(size: int | None) -> str:
+    """Bytes as people write them."""
+    if size is None:
+        return "not stated"
+    number = float(size)
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"

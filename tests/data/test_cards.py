@@ -1,0 +1,31 @@
+"""docs/data.md has one card for each set, with the catalogue's own numbers."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rru.data import CATALOGUE
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_card_has_counts_licence_and_citation(name: str) -> None:
+    this = CATALOGUE[name]
+    card = DOCUMENT.split(f"### {name}: {this.title}\n")[1].split("\n### ")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", card, re.MULTILINE))
+    assert rows.pop("cite") == this.citation
+    licence = rows.pop("licence")
+    assert licence == this.licence or this.embedded  # of which the document says more
+    counts = {what: value if isinstance(value, list) else [value] for what, value in this.statistics.items()}
+    expected = {
+        what.replace("_", " "): " / ".join(f"{number:,}" for number in numbers)
+        for what, numbers in counts.items()
+        if all(isinstance(number, int) for number in numbers)
+    }
+    assert rows == expected
+
+
+def test_there_is_no_card_for_a_set_that_is_not_there() -> None:
+    assert re.findall(r"^### ([\w-]+):", DOCUMENT, re.MULTILINE) == list(CATALOGUE)
