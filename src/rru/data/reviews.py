@@ -64,7 +64,7 @@ def prepare(found: Found, options: dict[str, Any]) -> Prepared:
     (part,) = found.parts
     numbered = _Numbered()
     reviews: dict[Place, array[int]] = {}
-    for place, text in texts(part):
+    for place, text in labelled_reviews(part):
         if place in reviews:
             raise DataError(part.path, "holds the same review twice", "/".join(map(str, place)))
         reviews[place] = array("i", chain.from_iterable(map(numbered.__getitem__, _plain(text).split())))
@@ -127,7 +127,7 @@ def _vocabulary(training: list["array[int]"], words: list[str]) -> tuple[Vocabul
     return vocabulary, numbers
 
 
-def texts(part: Part) -> Iterator[tuple[Place, str]]:
+def labelled_reviews(part: Part) -> Iterator[tuple[Place, str]]:
     """Every labelled review, in whichever order it comes; anything else in tree or archive is passed over."""
     total = 0
     for name, match, data in _tree_files(part) if part.form == "tree" else _tar_members(part):

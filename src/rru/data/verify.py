@@ -109,5 +109,6 @@ def _counted(entry: Entry, folder: Path, path: Path) -> str:
 
 def _reviews_hash(part: Part) -> str:
     """Hash of the labelled reviews and their names, the same for the tree and for every archive of it."""
-    lines = sorted(f"{place} {hashlib.sha256(text.encode()).hexdigest()}\n" for place, text in reviews.texts(part))
+    texts = reviews.labelled_reviews(part)
+    lines = sorted(f"{place} {hashlib.sha256(text.encode()).hexdigest()}\n" for place, text in texts)
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
