@@ -93,7 +93,7 @@ Packed<T> pack_outputs(const RruScan<T>& scan) {
   return packed;
 }
 
-// Whether a row's zeros may be skipped in its product with the weights of Eq. 4 and 6: zero times infinity is not zero.
+// Whether zeros may be skipped in products with these values: zero times infinity is not zero.
 template <typename T>
 bool finite(const T* values, size_t size) {
   bool all = true;
@@ -138,7 +138,8 @@ void rru_forward(Arguments in) {
                    std::vector<SparseRow<T>>(rows),
                    std::vector<int>(rows)};
   };
-  const bool skips = outer.packed && finite(outer.data.get(), outer.size());
+  const bool skips = outer.packed && finite(outer.data.get(), outer.size()) &&
+                     (middle.empty() || finite(middle.back().data.get(), middle.back().size()));
   std::atomic<int64_t> alive{0}, seen{0};
   const Teams teams(scan, in.threads, inner.bytes() + outer.bytes());
   teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {

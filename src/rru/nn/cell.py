@@ -20,6 +20,9 @@ PublicState = Tensor | tuple[Tensor, ...]
 """A state as users see it: a tensor where a cell has one (RRU, GRU), a tuple of them where it has more (LSTM)."""
 
 
+_PLAIN = (Tensor, nn.Parameter)
+
+
 class Cell(nn.Module, ABC):
     """One step of a recurrence, and its weights.
 
@@ -34,6 +37,9 @@ class Cell(nn.Module, ABC):
     state_names: ClassVar[tuple[str, ...]] = ("h",)
     name: ClassVar[str | None] = None  # set by `register_cell`
     kernel: ClassVar[str | None] = None  # which native scan computes this very class; not inherited
+
+    weight_shapes: dict[str, torch.Size]
+    """The shape each weight must have, by name."""
 
     options: str
     """The constructor's arguments but `dropout`, as JSON: with `weights()`, all there is to know of the cell."""
@@ -64,6 +70,7 @@ class Cell(nn.Module, ABC):
         for name, size in shapes.items():
             self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
         self._weight_names = tuple(shapes)
+        self.weight_shapes = {name: torch.Size(size) for name, size in shapes.items()}
         arguments = inspect.signature(type(self)).parameters
         self._option_names = tuple(name for name in arguments if name not in ("dropout", "device", "dtype"))
         self._describe()
@@ -81,9 +88,25 @@ class Cell(nn.Module, ABC):
         self.options = json.dumps(options)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        before: Any = self.__dict__.get(name)
         super().__setattr__(name, value)
         if name in self.__dict__.get("_option_names", ()):
-            self._describe()
+            try:
+                self._describe()
+                self._check_weights_fit(name, before)
+            except (TypeError, ValueError):
+                super().__setattr__(name, before)
+                self._describe()
+                raise
+
+    def _check_weights_fit(self, name: str, before: Any) -> None:
+        """Raises unless a new cell of the present options would have weights of the same names and shapes."""
+        arguments: dict[str, Any] = json.loads(self.options) | {"device": "meta"}
+        if self.built_as(**arguments).weight_shapes != self.weight_shapes:
+            raise ValueError(
+                f"{name} of a {self.built_as.__name__} must stay {before!r}, got {getattr(self, name)!r}: it decides "
+                "which weights there are; make a new one"
+            )
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -161,6 +184,12 @@ class Cell(nn.Module, ABC):
         """The weights by name, in the order of `allocate`; each is read once, as parametrizations make them anew."""
         own: dict[str, Any] = self._parameters  # where torch would look last
         return {name: own[name] if name in own else getattr(self, name) for name in self._weight_names}
+
+    def own_weights(self) -> dict[str, Tensor] | None:
+        """The weights by name if all are plain tensors of the cell's own; None where anything else makes one."""
+        own: dict[str, Any] = self._parameters
+        plain = len(own) == len(self._weight_names) and all(type(weight) in _PLAIN for weight in own.values())
+        return own if plain else None
 
     def weights(self) -> list[Tensor]:
         """The weights, in the order of `allocate`."""

@@ -1,6 +1,6 @@
 """How a layer runs over time: back ends that all compute the same recurrence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Protocol
 
 import torch
@@ -10,6 +10,8 @@ from torch.autograd import forward_ad
 from rru.scan import native, operator, reference
 from rru.scan.library import BUILT, DTYPES, warn_once
 from rru.scan.reference import State, Steps
+
+_dispatch_modes, _tracing_state = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
 
 BACKENDS = ("auto", "reference", "native")
 _WORTH_PACKING = (
@@ -32,6 +34,10 @@ class AnyCell(Steps, Protocol):
 
     def weights(self) -> list[Tensor]:
         """Its tensors, in the order of `from_weights`."""
+        ...
+
+    def own_weights(self) -> dict[str, Tensor] | None:
+        """Its tensors by name, where they are all plain ones of its own."""
         ...
 
     def parameters(self) -> Iterator[Tensor]:
@@ -85,9 +91,16 @@ def run(
 
 def step(cell: AnyCell, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
     """One step of `cell`, on x (B, m): outputs (B, p) and the new state; natively where no gradient is wanted."""
-    if not torch.compiler.is_compiling() and not _differentiates(cell, x, state) and not _why_not_native(cell, x):
-        return native.step(cell, x, state, seed)
-    return reference.step(cell, x, state, seed)
+    weights = None if _is_traced(x) or _why_not_native(cell, x) else cell.own_weights()
+    if weights is None or _differentiates(weights.values(), x, state):
+        return reference.step(cell, x, state, seed)
+    return native.step(cell, weights, x, state, seed)
+
+
+def _is_traced(x: Tensor) -> bool:
+    """Whether operators are being recorded or reinterpreted, so that nothing may bypass torch's dispatcher."""
+    plain = type(x) in (Tensor, torch.nn.Parameter)
+    return not plain or torch.compiler.is_compiling() or _tracing_state() is not None or bool(_dispatch_modes())
 
 
 def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
@@ -111,9 +124,12 @@ def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
 def _pays(cell: AnyCell, inputs: Tensor, state: State) -> bool:
     """Whether there is enough to do; with few steps a native scan is faster forward, but not backward."""
     steps, batch = inputs.shape[:2]
-    return torch.compiler.is_compiling() or steps * batch >= _WORTH_PACKING or not _differentiates(cell, inputs, state)
+    return (
+        torch.compiler.is_compiling()
+        or steps * batch >= _WORTH_PACKING
+        or not _differentiates(cell.parameters(), inputs, state)
+    )
 
 
-def _differentiates(cell: AnyCell, inputs: Tensor, state: State) -> bool:
-    tensors = (inputs, *state)
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *cell.parameters()))
+def _differentiates(weights: Iterable[Tensor], inputs: Tensor, state: State) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *state, *weights))

@@ -52,6 +52,8 @@ def call(function: str, dtype: torch.dtype, numbers: Sequence[int], tensors: Seq
             addresses.append(0)
         elif tensor.is_contiguous():
             addresses.append(tensor.data_ptr())
+            if not addresses[-1] and tensor.numel():
+                raise ValueError(f"{function} takes tensors with memory, got a {type(tensor).__name__} without")
         else:
             raise ValueError(f"{function} takes the memory of its tensors to be contiguous")
     failed = _library.rru_run(

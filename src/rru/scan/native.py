@@ -151,6 +151,17 @@ def _laid_out(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
 
 
+def _checked_weights(cell: Any, named: dict[str, Tensor]) -> list[Tensor]:
+    """The weights as the library reads them, which sees addresses and no shapes."""
+    dtype, shapes = cell.dtype, cell.weight_shapes
+    for name, weight in named.items():
+        if weight.shape != shapes[name]:
+            raise ValueError(f"{name} must have shape {tuple(shapes[name])}, got {tuple(weight.shape)}")
+        if weight.dtype != dtype:
+            raise TypeError(f"{name} must be {dtype} as the other weights are, got {weight.dtype}")
+    return [_laid_out(weight, dtype) for weight in KERNELS[cell.kernel].weights(cell, named)]
+
+
 def scan(
     cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
@@ -158,11 +169,10 @@ def scan(
 
     Under autocast it computes in the weights' own type, and only gives its outputs the type the reference gives them.
     """
-    name, named = cell.kernel, cell.named_weights()
+    name, dtype = cell.kernel, cell.dtype
     kernel = KERNELS[name]
-    dtype = cell.dtype
     inputs, *before = (_laid_out(tensor, dtype) for tensor in (inputs, *state))
-    weights = [_laid_out(weight, dtype) for weight in kernel.weights(cell, named)]
+    weights = _checked_weights(cell, cell.named_weights())
     lengths = None if lengths is None else _laid_out(lengths, torch.int64)
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *before, *weights))
     options = [int(option) for option in kernel.options(cell)]
@@ -170,17 +180,18 @@ def scan(
     return _as_autocast(kernel, outputs), tuple(results[-len(state) :])
 
 
-def step(cell: Any, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """One step on x (B, m), of which nothing is to be differentiated: as `scan`, but without a detour.
+def step(cell: Any, weights: dict[str, Tensor], x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
+    """One step on x (B, m), of which nothing is to be differentiated or recorded: as `scan`, but without a detour.
 
     At batch 1 all that Python does costs more than the step itself, so there is as little of it as can be.
     """
     kernel, dtype, (batch, m) = KERNELS[cell.kernel], cell.dtype, x.shape
-    tensors = [_laid_out(tensor, dtype) for tensor in (*state, *kernel.weights(cell, cell.named_weights()))]
-    outputs = torch.empty(batch, cell.output_size, dtype=dtype)
-    last = [torch.empty_like(part) for part in tensors[: len(state)]]
+    x, *before = [_laid_out(tensor.resolve_neg(), dtype) for tensor in (x, *state)]  # as the dispatcher would
+    outputs = x.new_empty((batch, cell.output_size))
+    last = [torch.empty_like(part) for part in before]
     numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *kernel.options(cell)]
-    call(f"{cell.kernel}_forward", dtype, numbers, [*last, None, _laid_out(x, dtype), *tensors, outputs])
+    tensors = [*last, None, x, *before, *_checked_weights(cell, weights), outputs]
+    call(f"{cell.kernel}_forward", dtype, numbers, tensors)
     return _as_autocast(kernel, outputs), tuple(last)
 
 
