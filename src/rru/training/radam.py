@@ -85,6 +85,7 @@ class RAdam(Optimizer):
                 "step": torch.tensor(0),
                 "momentum": torch.zeros_like(param, memory_format=torch.preserve_format),
                 "second_moment": torch.zeros_like(param, memory_format=torch.preserve_format),
+                "magnitude": torch.zeros((), dtype=param.dtype, device=param.device),
             }
 
     def _update(self, params: list[Tensor], group: dict[str, Any]) -> None:
@@ -98,13 +99,15 @@ class RAdam(Optimizer):
         counts = [int(step) for step in steps]
         known = {t: _factors(t, beta1, beta2) for t in set(counts)}
         factors = [known[t] for t in counts]
-        scales = _clip_scales(grads, seconds, factors, group["clip"])
+        scales = _clip_scales(grads, [self.state[param]["magnitude"] for param in params], factors, group["clip"])
 
         torch._foreach_mul_(seconds, beta2)
         torch._foreach_addcmul_(seconds, grads, grads, [(1 - beta2) * scale**2 for scale in scales])
 
         # grad / (sqrt(v / c) + eps) is root(c) * grad / (sqrt(v) + root(c) * eps): one pass less over the memory.
         roots = torch._foreach_sqrt(seconds)
+        for param, magnitude in zip(params, torch._foreach_norm(roots), strict=True):
+            self.state[param]["magnitude"] = magnitude  # sqrt(sum(v)), by which the next gradient is clipped
         torch._foreach_add_(roots, [factor.root * group["eps"] for factor in factors])
         weights = [(1 - beta1) * scale * factor.root for scale, factor in zip(scales, factors, strict=True)]
         torch._foreach_mul_(momenta, beta1)
@@ -139,14 +142,14 @@ def _factors(t: int, beta1: float, beta2: float) -> _Factors:
 
 
 def _clip_scales(
-    grads: list[Tensor], seconds: list[Tensor], factors: list[_Factors], clip: float | None
+    grads: list[Tensor], magnitudes: list[Tensor], factors: list[_Factors], clip: float | None
 ) -> list[float]:
     """What each gradient is to be multiplied by: 1 where its norm is within the limit, or is not a number."""
     if clip is None:
         return [1.0] * len(grads)
     norms = torch.stack(torch._foreach_norm(grads)).tolist()
-    sums = torch.stack(torch._foreach_norm(seconds, 1)).tolist()  # no element is negative
-    limits = [clip * math.sqrt(total) / factor.root + CLIP_FLOOR for total, factor in zip(sums, factors, strict=True)]
+    before = torch.stack(magnitudes).tolist()
+    limits = [clip * size / factor.root + CLIP_FLOOR for size, factor in zip(before, factors, strict=True)]
     return [limit / norm if norm > limit else 1.0 for norm, limit in zip(norms, limits, strict=True)]
 
 
