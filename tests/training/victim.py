@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import torch
+import torch._dynamo  # optimisers import it when they are made, which takes seconds; here it is done before processes fork
 
 from rru.training import files
+from rru.training.events import Stepped
 from tests.training.toy import train_in
 
 _CODE = str(Path(files.__file__).parent)
@@ -43,8 +45,21 @@ def suffer(folder, moments, pipe=None):
         file.flush()
 
     files.write_all = write_all
+    os.fsync = lambda descriptor: None
     sys.settrace(trace)
     train_in(folder)
     sys.settrace(None)
     if pipe is not None:
         pipe.send(count)
+
+
+def hold(folder, pipe):
+    """Trains a few steps, says so, and then waits until it is killed."""
+    torch.set_num_threads(1)
+
+    def watch(event):
+        if isinstance(event, Stepped) and event.step == 5:
+            pipe.send("here")
+            signal.pause()
+
+    train_in(folder, watch=watch)

@@ -1,5 +1,6 @@
 """What a run ran on."""
 
+import functools
 import os
 import platform
 import subprocess
@@ -42,6 +43,7 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+@functools.cache
 def _commit(file: Path) -> dict[str, Any]:
     """Commit and whether files differ from it; None where git does not know this file: it was installed, then."""
 
