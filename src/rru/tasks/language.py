@@ -104,8 +104,7 @@ class LanguageTask(Task):
 
     def loss(self, model: nn.Module, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
         batch = batch.to(device_of(model))
-        logits, last = model(batch.inputs, None if batch.fresh else state)  # (T, B, tokens)
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+        loss, last = model(batch.inputs, None if batch.fresh else state, targets=batch.targets)
         return loss, _detached(last) if self.stateful else None
 
     def _training_windows(self) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rru.nn import Layer, hidden_size_for, layer_class
+from rru.tasks.cross_entropy import head_cross_entropy
 
 
 class Recurrent(nn.Module):
@@ -60,7 +61,13 @@ class SequenceModel(Recurrent):
     """Logits for every step, from the output sequence: music and language."""
 
     def forward(
-        self, inputs: Tensor, state: Any = None, *, lengths: Tensor | None = None, skip: int = 0
+        self,
+        inputs: Tensor,
+        state: Any = None,
+        *,
+        lengths: Tensor | None = None,
+        skip: int = 0,
+        targets: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Runs over whole sequences.
 
@@ -70,11 +77,16 @@ class SequenceModel(Recurrent):
         - `state`: the layers' state to start from; default: see `zero_state`.
         - `lengths`: (B,), how many steps of each sequence count.
         - `skip`: how many first steps are only read, their logits left out.
+        - `targets`: (T - skip, B), the right classes, if it is the loss that is wanted.
 
-        **Returns:** logits (T - skip, B, outputs), and the state at each sequence's end.
+        **Returns:** logits (T - skip, B, outputs), or with `targets` their mean cross-entropy, which then takes less
+        time and memory; and the state at each sequence's end.
         """
         output, last = self.run(inputs, state, lengths)
-        return self.head(output[skip:]), last
+        output = output[skip:]  # (T - skip, B, p)
+        if targets is None:
+            return self.head(output), last
+        return head_cross_entropy(self.head, output.flatten(0, 1), targets.flatten()), last
 
 
 class Classifier(Recurrent):
