@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-import torch._dynamo  # optimisers import it when they are made, which takes seconds; here it is done before processes fork
+import torch._dynamo  # every optimiser imports it, for seconds: here that is done once, before processes fork
 
 from rru.training import files
 from rru.training.events import Stepped

@@ -5,12 +5,14 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 MANIFEST = "manifest.json"
+MANIFEST_LIMIT = 1 << 20  # bytes
 UNFINISHED = ".unfinished-"
 
 
@@ -68,9 +70,9 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 def read_folder(path: Path) -> dict[str, bytes]:
     """What `write_folder` wrote; `Damaged` if a file is missing or not as it was written."""
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = json.loads(_content(path / MANIFEST, MANIFEST_LIMIT))
         known = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Damaged(f"{path / MANIFEST}: cannot be read ({error!r})") from error
     return {name: _checked(path / name, *entry) for name, entry in known.items() if _plain(path, name)}
 
@@ -126,14 +128,24 @@ def _finite(value: Any) -> Any:
 
 def _checked(path: Path, size: int, sha256: str) -> bytes:
     try:
-        if (found := path.stat().st_size) != size:
-            raise Damaged(f"{path}: has {found} bytes where {size} were written")
-        content = path.read_bytes()
+        content = _content(path, size)
     except OSError as error:
         raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
+    if len(content) != size:
+        raise Damaged(f"{path}: has {len(content)} bytes where {size} were written")
     if _sha256(content) != sha256:
         raise Damaged(f"{path}: its content is not what was written (checksum differs)")
     return content
+
+
+def _content(path: Path, limit: int) -> bytes:
+    """What a file holds; a device, which may have no end, is none, nor is a file larger than it can rightly be."""
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise Damaged(f"{path}: must be a file")
+    if found.st_size > limit:
+        raise Damaged(f"{path}: has {found.st_size} bytes where at most {limit} were written")
+    return path.read_bytes()
 
 
 def _plain(path: Path, name: str) -> bool:

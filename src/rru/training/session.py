@@ -79,7 +79,8 @@ class Session:
             if self.device.type == "cuda":
                 torch.cuda.set_rng_state(state["random"]["cuda"], self.device)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise RunError(f"the checkpoint is not one of this model and optimiser: {error}") from error
+            reason = " ".join(str(error).split())  # torch's has several lines
+            raise RunError(f"the checkpoint is not one of this model and optimiser: {reason}") from error
 
     def _draw(self) -> int:
         return int(torch.randint(2**63 - 1, (), generator=self._generator))

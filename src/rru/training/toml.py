@@ -18,7 +18,7 @@ def dumps(config: Mapping[str, Any]) -> str:
     for name, table in tables:
         parts.append(f"[{_key(name)}]\n" + "".join(_line(key, value, f"{name}.{key}") for key, value in table.items()))
     text = "\n".join(part for part in parts if part)
-    if not same(tomllib.loads(text), config):
+    if not same(tomllib.loads(text.encode().decode()), config):  # encoded, since half a character cannot be
         raise ValueError(f"config does not survive being written as TOML, got {dict(config)!r}")
     return text
 
