@@ -127,8 +127,10 @@ def test_limits_take_the_first_pieces():
     one = _task(replace(music, valid=music.valid[:1]))
     model = small.model_for(task)
     assert task.evaluate(model, "valid") == one.evaluate(model, "valid")
-    with pytest.raises(ValueError, match="limit must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"^limit must be positive, got 0"):
         _task(limit=0)
+    with pytest.raises(ValueError, match=r"^evaluation_limit must be positive, got -1"):
+        _task(evaluation_limit=-1)
 
 
 def test_a_split_without_a_window_is_refused():

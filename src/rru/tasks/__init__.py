@@ -1,6 +1,7 @@
 """Tasks by name: how data becomes batches, model, loss and metric.
 
 ```python
+import torch
 from rru import tasks
 
 task = tasks.load("bach")

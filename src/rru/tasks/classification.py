@@ -98,7 +98,7 @@ class ReviewTask(ClassificationTask):
         self._chosen: dict[str, NDArray[np.int64]] = {}
         lengths: dict[str, NDArray[np.int64]] = {}
         for split, some in self._reviews.items():
-            used = limited(len(some), limit if split == "train" else evaluation_limit)
+            used = limited(len(some), split, limit, evaluation_limit)
             self._chosen[split] = np.arange(used) * len(some) // max(used, 1)
             lengths[split] = np.clip(np.diff(some.offsets)[self._chosen[split]], 1, context)
         super().__init__(name, context, batch_size, lengths)
@@ -149,7 +149,7 @@ class ImageTask(ClassificationTask):
         self._images: dict[str, LabelledImages] = {split: getattr(images, split) for split in SPLITS}
         lengths: dict[str, NDArray[np.int64]] = {}
         for split, some in self._images.items():
-            lengths[split] = np.full(limited(len(some), limit if split == "train" else evaluation_limit), PIXELS)
+            lengths[split] = np.full(limited(len(some), split, limit, evaluation_limit), PIXELS)
         super().__init__(name, context, batch_size, lengths)
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:

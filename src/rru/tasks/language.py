@@ -28,7 +28,8 @@ class LanguageTask(Task):
     that is not stateful takes windows `context` // 2 apart, shuffled, each from the cell's own initial state.
 
     Evaluation takes windows `context` // 2 apart and counts of each only the tokens that the one before did not have,
-    so that every token counts once, and all but those of the first window with at least half a window before them.
+    so that every token counts once, and all but those of the first window with at least half a window before them. A
+    window starts as training does: from plain zeros if that is stateful, else from the cell's own initial state.
 
     Scores: for words `perplexity`, the exponential of the mean nats of a token; for characters `bpc`, the mean bits.
     Without line ends (the paper's convention) every token is a word. Where the text has them (the field's), perplexity
@@ -66,7 +67,7 @@ class LanguageTask(Task):
         self._texts: dict[str, NDArray[Any]] = {}
         for split in SPLITS:
             tokens: NDArray[Any] = getattr(text, split)
-            tokens = tokens[: limited(len(tokens), limit if split == "train" else evaluation_limit)]
+            tokens = tokens[: limited(len(tokens), split, limit, evaluation_limit)]
             least = 2 if split != "train" else 1 + context * (batch_size if stateful else 1)
             if len(tokens) < least:
                 raise ValueError(f"{name}: {split} must have at least {least} tokens, got {len(tokens)}")

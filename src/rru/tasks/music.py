@@ -75,7 +75,7 @@ class MusicTask(Task):
         self._evaluation: dict[str, _Windows] = {}
         for split in SPLITS:
             pieces: list[NDArray[np.uint8]] = getattr(music, split)
-            used = limited(len(pieces), limit if split == "train" else evaluation_limit)
+            used = limited(len(pieces), split, limit, evaluation_limit)
             pieces = [without_empty_steps(piece) for piece in pieces[:used]]
             self._evaluation[split] = _Windows(pieces, context, context)
             if split == "train":

@@ -96,6 +96,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def limited(count: int, limit: int | None) -> int:
-    """How many of `count` things are used under a limit; None is no limit."""
-    return count if limit is None else min(count, checks.positive("limit", limit))
+def limited(count: int, split: str, limit: int | None, evaluation_limit: int | None) -> int:
+    """How many of the `count` things of a split are used under its limit; None is no limit."""
+    name, most = ("limit", limit) if split == "train" else ("evaluation_limit", evaluation_limit)
+    return count if most is None else min(count, checks.positive(name, most))
