@@ -28,6 +28,7 @@ __all__ = ["cells", "checked", "config_id", "load", "override", "sizes", "tasks"
 
 _FOLDER = resources.files("rru.experiments").joinpath("presets")
 _DEFAULTS = "defaults"
+_SIZES = ("paper", "cpu", "smoke")
 _SUFFIXES = {"k": 10**3, "m": 10**6}
 
 
@@ -44,7 +45,8 @@ def cells() -> tuple[str, ...]:
 def sizes(task: str) -> tuple[str, ...]:
     """The sizes a task has presets in: `paper`, `cpu`, `smoke`, and maybe more."""
     tables = _read(_choice("task", task, tasks()))
-    return ("paper", *(name for name in tables if name not in ("common", *cells())))
+    more = (name for name in tables if name not in ("common", *cells(), *_SIZES))
+    return (*_SIZES, *more)
 
 
 def load(task: str, cell: str = "rru", size: str = "paper") -> Config:
