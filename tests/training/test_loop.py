@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from rru.training.events import Ended, Evaluated, Started, Stepped
+from rru.training.events import Ended, Evaluated, Notice, Started, Stepped
 from rru.training.files import RunError
 from rru.training.loop import train
 from rru.training.run import Run
@@ -151,6 +151,37 @@ class TestStopping:
     def test_how_often_checkpoints_are_written_changes_nothing(self, uninterrupted, tmp_path):
         train_in(tmp_path / "run", config=config(checkpoint_steps=0))
         assert outcome(tmp_path / "run") == uninterrupted
+
+
+class TestCheckpointsInsideAnEpoch:
+    @pytest.mark.parametrize(
+        ("schedule", "last"),
+        [
+            ({"checkpoint_steps": 3, "checkpoint_seconds": 0}, 9),
+            ({"checkpoint_steps": 0, "checkpoint_seconds": 0}, 7),
+            ({"checkpoint_steps": 0, "checkpoint_seconds": 1e-9}, 10),
+        ],
+    )
+    def test_are_written_as_often_as_asked(self, schedule, last, uninterrupted, tmp_path):
+        def fail(event):
+            if isinstance(event, Stepped) and event.step == 11:
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            train_in(tmp_path / "run", watch=fail, config=config(**schedule))
+        assert Run(tmp_path / "run").checkpoints.load()[0].state["progress"]["step"] == last
+        train_in(tmp_path / "run")
+        assert outcome(tmp_path / "run") == uninterrupted
+
+
+def test_another_number_of_threads_is_told(tmp_path):
+    train_in(tmp_path / "run", stop=lambda: True)
+    torch.set_num_threads(2)
+    events = []
+    train_in(tmp_path / "run", watch=events.append, stop=lambda: True)
+    assert [event.message for event in events if isinstance(event, Notice)] == [
+        "the run goes on with 2 threads and had 1: its numbers may differ in their last digits"
+    ]
 
 
 class TestWatching:

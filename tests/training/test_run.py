@@ -99,6 +99,13 @@ class TestMoving:
         train_in(tmp_path / "there" / "deeper")
         assert outcome(tmp_path / "there" / "deeper") == uninterrupted
 
+    def test_a_copy_without_empty_folders_is_a_run_too(self, uninterrupted, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (run.path / "checkpoint").rmdir()
+        (run.path / "best").rmdir()
+        train_in(run.path)
+        assert outcome(run.path) == uninterrupted
+
     def test_no_file_names_its_place(self, tmp_path):
         train_in(tmp_path / "run")
         for path in (tmp_path / "run").rglob("*"):
@@ -127,7 +134,7 @@ class TestFullDisk:
         with monkeypatch.context() as patch:
             patch.setattr(files, "write_all", counting)
             train_in(tmp_path / "counted")
-        for full_at in [*range(1, 10, 2), *range(11, -counting.left, 13), -counting.left]:
+        for full_at in [1, 2, 3, 5, 6, *range(8, -counting.left, 17), -counting.left]:
             folder = tmp_path / str(full_at)
             with monkeypatch.context() as patch:
                 patch.setattr(files, "write_all", _Disk(full_at, files.write_all))

@@ -49,8 +49,9 @@ class Checkpoints:
     _good: int | None = field(default=None, init=False)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Writes one more, then removes all but this and the one known to be good before it."""
-        number = max(self._numbers(), default=0) + 1
+        """Writes one more, then removes all but this and the one before it that is known to be good, or is newest."""
+        newest = max(self._numbers(), default=0)
+        number, before = newest + 1, newest if self._good is None else self._good
         tree, tensors = flatten(checkpoint.state)
         files = {
             MODEL: pack(checkpoint.model),
@@ -59,7 +60,7 @@ class Checkpoints:
         }
         write_folder(self._path(number), files)
         for old in self._numbers():
-            if old not in (number, self._good):
+            if old not in (number, before):
                 shutil.rmtree(self._path(old), ignore_errors=True)
         self._good = number
 

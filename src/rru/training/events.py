@@ -69,7 +69,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the user should know: a damaged checkpoint was passed over."""
+    """Something the user should know: a damaged checkpoint was passed over, or the number of threads is another."""
 
     message: str
 

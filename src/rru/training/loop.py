@@ -15,6 +15,7 @@ from torch import nn
 
 from rru.nn import count_parameters
 from rru.training import toml
+from rru.training.checkpoint import Checkpoint
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
 from rru.training.files import RunError
 from rru.training.progress import Progress, Schedule
@@ -99,11 +100,8 @@ class _Loop:
         for damage in damages:
             self._tell(Notice(f"a damaged checkpoint was passed over, the run goes on from the one before: {damage}"))
         if checkpoint is not None:
-            self.session.restore(checkpoint)
-            self.saved_best = self.progress.best_epoch
-            if self.saved_best:
-                self.run.best(self.saved_best)  # better to know now than at the end that it is damaged
-        self.run.keep_lines(self.progress.lines)
+            self._resume(checkpoint)
+        self.progress.lines = self.run.keep_lines(self.progress.lines)
         self.session.model.train()
         if checkpoint is None:
             scores = self._evaluate("valid")
@@ -113,6 +111,18 @@ class _Loop:
         done, schedule = self.progress, self.schedule
         parameters = count_parameters(self.session.model)
         self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, parameters, done.untrained_loss))
+
+    def _resume(self, checkpoint: Checkpoint) -> None:
+        self.session.restore(checkpoint)
+        self.saved_best = self.progress.best_epoch
+        if self.saved_best:
+            self.run.best(self.saved_best)  # better to know now than at the end that it is damaged
+        before, now = checkpoint.state.get("threads"), torch.get_num_threads()
+        if before != now:
+            message = (
+                f"the run goes on with {now} threads and had {before}: its numbers may differ in their last digits"
+            )
+            self._tell(Notice(message))
 
     def _epoch(self, stop: Callable[[], bool]) -> bool:
         """What is left of an epoch, and its validation. True if asked to stop before that."""

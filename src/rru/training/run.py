@@ -85,7 +85,10 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """While this lasts no other process may train here. The system lets go of the lock when a process dies."""
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise cannot_write(self.path / "lock", error) from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,6 +100,7 @@ class Run:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             for folder in (self.path, self.path / "checkpoint", self.path / "best"):
+                folder.mkdir(exist_ok=True)  # a copy may have left out what was empty
                 sweep(folder)
             yield
         finally:
@@ -144,12 +148,16 @@ class Run:
         """The lines of metrics.jsonl, without one that is cut short."""
         return [json.loads(line) for line in self._lines()]
 
-    def keep_lines(self, count: int) -> None:
-        """Removes from metrics.jsonl what came after the first `count` lines: resumed, the run writes it again."""
+    def keep_lines(self, count: int) -> int:
+        """Removes from metrics.jsonl what came after the first `count` lines: resumed, the run writes it again.
+
+        **Returns:** how many there are now.
+        """
         lines = self._lines()[:count]
         kept = b"".join(lines)
         if self._metrics_file.exists() and self._metrics_file.stat().st_size != len(kept):
             write_file(self._metrics_file, kept)
+        return len(lines)
 
     def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Keeps the weights after an epoch, and what validation said of them."""

@@ -62,6 +62,7 @@ class Session:
             "generator": self._epoch_start,
             "random": random,
             "carried": self._carried,
+            "threads": torch.get_num_threads(),
         }
         return Checkpoint(self.model.state_dict(), state)
 
