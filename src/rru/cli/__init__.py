@@ -6,15 +6,19 @@ import typer
 
 import rru
 from rru.cli import data
+from rru.cli.demo import demo
+from rru.cli.train import evaluate, resume, runs, train
 
 app = typer.Typer(
     name="rru",
-    help="The Residual Recurrent Unit: its data, and in time its experiments.",
+    help="The Residual Recurrent Unit: train it and its rivals, and look after their data.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+for command in (demo, train, resume, evaluate, runs):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from rru.data import DataError
+from rru.training import RunError
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -21,7 +22,7 @@ def plain_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         err.print("stopped", style="red")
         raise typer.Exit(130) from None
-    except (DataError, ValueError, OSError) as error:
+    except (DataError, RunError, ValueError, OSError) as error:
         err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 

@@ -1,0 +1,25 @@
+"""Training: the optimiser, the folder of a run, and the loop that takes a task to its result."""
+
+from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
+from rru.training.files import RunError
+from rru.training.loop import train
+from rru.training.radam import RAdam
+from rru.training.result import Result
+from rru.training.run import Run
+from rru.training.stop import stop_on_signals
+
+__all__ = [
+    "Ended",
+    "Evaluated",
+    "Event",
+    "Notice",
+    "RAdam",
+    "Result",
+    "Run",
+    "RunError",
+    "Started",
+    "Stepped",
+    "Watch",
+    "stop_on_signals",
+    "train",
+]

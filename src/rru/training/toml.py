@@ -1,0 +1,57 @@
+"""Writing TOML, which Python only reads: tables of plain values."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+Config = dict[str, Any]
+"""Tables by name, each a dict of strings, numbers, truth values, or lists of these; plain values may stand beside."""
+
+
+def dumps(config: Mapping[str, Any]) -> str:
+    """The config as TOML that reads back as exactly the same values, types included; a ValueError if there is none."""
+    plain = [(key, value) for key, value in config.items() if not isinstance(value, Mapping)]
+    tables = [(key, value) for key, value in config.items() if isinstance(value, Mapping)]
+    parts = ["".join(_line(key, value, key) for key, value in plain)]
+    for name, table in tables:
+        parts.append(f"[{_key(name)}]\n" + "".join(_line(key, value, f"{name}.{key}") for key, value in table.items()))
+    text = "\n".join(part for part in parts if part)
+    if not same(tomllib.loads(text.encode().decode()), config):  # encoded, since half a character cannot be
+        raise ValueError(f"config does not survive being written as TOML, got {dict(config)!r}")
+    return text
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two configs have the same values, types included: 1, 1.0 and true differ."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _line(key: str, value: Any, place: str) -> str:
+    return f"{_key(key)} = {_value(value, place)}\n"
+
+
+def _key(key: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"keys of a config must be strings, got {key!r}")
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _string(key)
+
+
+def _value(value: Any, place: str) -> str:
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) in (int, float):
+        return repr(value)  # the shortest digits that read back as the same number
+    if type(value) is str:
+        return _string(value)
+    if type(value) is list:
+        return "[" + ", ".join(_value(entry, place) for entry in value) + "]"
+    raise TypeError(f"{place} must be a string, number, truth value or a list of these, got {value!r}")
+
+
+def _string(text: str) -> str:
+    def escaped(match: re.Match[str]) -> str:
+        return f"\\u{ord(match[0]):04X}"
+
+    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escaped, text) + '"'

@@ -1,0 +1,31 @@
+import os
+
+import pytest
+import torch
+
+from tests.training.toy import outcome, train_in
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _unhurried_disk(monkeypatch):
+    """No test pulls the plug, and what was written outlives a process that is killed."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(tmp_path_factory):
+    """What comes of the toy run if nothing happens to it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+    train_in(folder)
+    torch.set_num_threads(threads)
+    return outcome(folder)

@@ -1,0 +1,152 @@
+"""Checkpoints: exact, without pickle, two of them, and the one before takes the place of a damaged one."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from torch import nn
+
+from rru.training.checkpoint import Checkpoint, Checkpoints, flatten, pack, restore, unpack
+from rru.training.events import Notice
+from rru.training.files import Damaged, RunError
+from rru.training.run import Run
+from tests.training.toy import outcome, train_in
+
+
+def _stopped(folder, step=11):
+    asked = iter([False] * (step - 1) + [True])
+    train_in(folder, stop=lambda: next(asked))
+    return sorted((folder / "checkpoint").iterdir())
+
+
+def _hurt(path, damage):
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+    path.write_bytes({"cut": content[:middle], "flipped": flipped}.get(damage, b""))
+    if damage == "missing":
+        path.unlink()
+
+
+class TestContent:
+    def test_everything_comes_back_as_it_was(self, tmp_path):
+        state = {
+            "numbers": {0: 1, 1: 1e-300, "two": float("inf"), "three": True, "none": None},
+            "betas": (0.9, 0.999),
+            "nested": [(), [], {}, ({"a": [torch.tensor(3)]},)],
+            "tensors": (torch.randn(3, 2).double(), torch.tensor([], dtype=torch.uint8), torch.tensor(True)),
+        }
+        Checkpoints(tmp_path).save(Checkpoint({"weight": torch.randn(2, 3).t()}, state))
+        loaded, damages = Checkpoints(tmp_path).load()
+        assert damages == []
+        assert repr(loaded.state) == repr(state)
+        assert all(
+            one.dtype == other.dtype for one, other in zip(loaded.state["tensors"], state["tensors"], strict=True)
+        )
+
+    def test_weights_that_share_memory_are_saved_each(self):
+        weight = torch.arange(6.0).reshape(2, 3)
+        loaded = unpack(pack({"one": weight, "same": weight, "part": weight[1:], "other way": weight.t()}), "file")
+        assert loaded["same"].equal(weight)
+        assert loaded["part"].equal(weight[1:])
+        assert loaded["other way"].equal(weight.t())
+
+    def test_what_would_need_pickle_is_refused(self):
+        with pytest.raises(TypeError, match=r"got Linear at state\.model"):
+            flatten({"model": nn.Linear(1, 1)})
+
+    @pytest.mark.parametrize("tree", [{"pickle": "x"}, {"a": 1, "b": 2}, {}, {"tensor": "none"}, {"dict": [1]}])
+    def test_what_is_not_a_tree_is_refused(self, tree):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            restore(tree, {})
+
+    def test_nothing_in_a_run_is_a_pickle(self, tmp_path):
+        train_in(tmp_path / "run")
+        suffixes = {path.suffix for path in (tmp_path / "run").rglob("*") if path.is_file()}
+        assert suffixes == {".toml", ".json", ".jsonl", ".safetensors", ""}  # without one: the lock
+
+    def test_weights_can_be_read_by_anyone(self, tmp_path):
+        from safetensors.torch import load_file
+
+        result = train_in(tmp_path / "run")
+        weights = load_file(tmp_path / "run" / "best" / f"epoch-{result.best_epoch:04}" / "model.safetensors")
+        assert weights["head.weight"].shape == (3, 6)
+
+
+class TestDamage:
+    @pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors", "state.json", "manifest.json"])
+    @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "missing"])
+    def test_of_the_newest_falls_back_and_says_so(self, name, damage, tmp_path):
+        for step in range(2):
+            Checkpoints(tmp_path).save(Checkpoint({"weight": torch.zeros(2)}, {"step": step, "moment": torch.ones(2)}))
+        _hurt(tmp_path / "000002" / name, damage)
+        checkpoint, (message,) = Checkpoints(tmp_path).load()
+        assert checkpoint.state["step"] == 0
+        assert f"000002/{name}" in message or damage == "flipped"  # a flipped bit in the manifest blames another file
+
+    @pytest.mark.parametrize(("name", "damage"), [("model.safetensors", "cut"), ("state.json", "flipped")])
+    def test_does_not_change_the_result(self, name, damage, uninterrupted, tmp_path):
+        newest = _stopped(tmp_path / "run")[-1]
+        _hurt(newest / name, damage)
+        events = []
+        train_in(tmp_path / "run", watch=events.append)
+        (notice,) = [event.message for event in events if isinstance(event, Notice)]
+        assert "a damaged checkpoint was passed over" in notice
+        assert f"{newest.name}/{name}" in notice
+        assert outcome(tmp_path / "run") == uninterrupted
+
+    def test_is_a_warning_where_nobody_watches(self, tmp_path):
+        (_stopped(tmp_path / "run")[-1] / "state.json").write_bytes(b"")
+        with pytest.warns(RuntimeWarning, match=r"state\.json: has 0 bytes where \d+ were written"):
+            train_in(tmp_path / "run")
+
+    def test_of_all_is_an_error_that_says_what_to_do(self, uninterrupted, tmp_path):
+        for checkpoint in _stopped(tmp_path / "run"):
+            (checkpoint / "model.safetensors").write_bytes(b"")
+        with pytest.raises(RunError, match=r"no checkpoint here can be read: .*Remove this folder"):
+            train_in(tmp_path / "run")
+        shutil.rmtree(tmp_path / "run" / "checkpoint")
+        train_in(tmp_path / "run")
+        assert outcome(tmp_path / "run") == uninterrupted
+
+    def test_of_the_best_weights_is_known_before_more_is_trained(self, tmp_path):
+        _stopped(tmp_path / "run")
+        (tmp_path / "run" / "best" / "epoch-0001" / "model.safetensors").write_bytes(b"")
+        with pytest.raises(Damaged, match=r"epoch-0001/model\.safetensors: has 0 bytes"):
+            train_in(tmp_path / "run", watch=lambda event: pytest.fail("it trained"))
+
+    def test_a_damaged_one_does_not_count_as_one_of_the_last_two(self, tmp_path):
+        checkpoints = Checkpoints(tmp_path)
+        for number in range(3):
+            checkpoints.save(Checkpoint({}, {"number": number}))
+        (tmp_path / "000003" / "state.json").unlink()
+        again = Checkpoints(tmp_path)
+        assert again.load()[0].state == {"number": 1}
+        again.save(Checkpoint({}, {"number": 3}))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["000002", "000004"]
+
+
+class TestKeeping:
+    def test_the_last_two_stay(self, tmp_path):
+        assert len(_stopped(tmp_path / "run", step=20)) == 2
+
+    def test_best_weights_stay_as_long_as_a_checkpoint_speaks_of_them(self, tmp_path):
+        folder = tmp_path / "run"
+        checkpoints = _stopped(folder, step=20)
+        spoken_of = set()
+        for path in checkpoints:
+            state = restore(json.loads((path / "state.json").read_bytes())["dict"][0][1], {})
+            spoken_of.add(state["best_epoch"])
+        assert spoken_of <= set(Run(folder).best_epochs)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    _stopped(tmp_path / "run")
+
+    def build(model):
+        model.head = nn.Linear(6, 4)
+        return torch.optim.SGD(model.parameters())
+
+    with pytest.raises(RunError, match=r"not one of this model and optimiser: .*head\.weight"):
+        train_in(tmp_path / "run", build=build)

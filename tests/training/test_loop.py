@@ -1,0 +1,253 @@
+"""What the loop promises: the best epoch is kept, the test is done once, and every run ends with a result."""
+
+import math
+import signal
+
+import pytest
+import torch
+
+from rru.training.events import Ended, Evaluated, Notice, Started, Stepped
+from rru.training.files import RunError
+from rru.training.loop import train
+from rru.training.run import Run
+from rru.training.stop import stop_on_signals
+from tests.training.toy import Toy, config, outcome, train_in
+
+
+class Scripted(Toy):
+    """Validation says what it is told to; the test says which weights it was given."""
+
+    def __init__(self, validation, higher_is_better=False):
+        super().__init__()
+        self.script = iter(validation)
+        type(self).higher_is_better = higher_is_better
+        self.weights = []
+
+    def _scores(self, model, split):
+        self.evaluated.append(split)
+        self.weights.append(model.head.weight.detach().clone())
+        return {"error": next(self.script) if split == "valid" else 0.5, "loss": 100.0}
+
+
+class Breaking(Toy):
+    """The loss is what `broken(step)` makes of it."""
+
+    def __init__(self, broken):
+        super().__init__()
+        self.broken = broken
+        self.steps = 0
+
+    def loss(self, model, batch, state=None):
+        loss, state = super().loss(model, batch, state)
+        self.steps += 1
+        return self.broken(loss, self.steps), state
+
+
+class TestEarlyStopping:
+    def test_ends_when_patience_is_over_and_tests_the_best_weights_once(self, tmp_path):
+        task = Scripted([9.0, 5.0, 3.0, 4.0, 3.0, 3.5])
+        result = train_in(tmp_path / "run", task, config=config(epochs=50, patience=3))
+        assert (result.status, result.reason) == ("finished", "no better validation for 3 epochs")
+        assert (result.best, result.best_epoch, result.epochs, result.steps) == (3.0, 2, 5, 35)
+        assert result.test == {"error": 0.5, "loss": 100.0}
+        assert task.evaluated == ["valid"] * 6 + ["test"]
+        assert task.weights[-1].equal(task.weights[2])
+        assert not task.weights[-1].equal(task.weights[5])
+
+    def test_a_higher_accuracy_is_better(self, tmp_path):
+        task = Scripted([10.0, 50.0, 70.0, 60.0, 65.0], higher_is_better=True)
+        result = train_in(tmp_path / "run", task, config=config(epochs=4, patience=7))
+        assert (result.best, result.best_epoch, result.reason) == (70.0, 2, "all 4 epochs are done")
+
+    def test_only_the_best_weights_stay_and_they_are_on_disk(self, tmp_path):
+        task = Scripted([9.0, 5.0, 3.0, 4.0, 2.0])
+        train_in(tmp_path / "run", task)
+        run = Run(tmp_path / "run")
+        assert run.best_epochs == [4]
+        assert run.best(4)["head.weight"].equal(task.weights[-1])
+
+
+class TestDivergence:
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_a_loss_that_is_no_number_ends_the_run_with_a_result(self, value, tmp_path):
+        task = Breaking(lambda loss, step: loss * value if step == 17 else loss)
+        result = train_in(tmp_path / "run", task)
+        assert (result.status, result.reason) == ("diverged", f"the training loss became {value} at step 17")
+        assert (result.epochs, result.steps, result.best_epoch) == (2, 16, 2)
+        assert Run(tmp_path / "run").status == "diverged"
+        assert Run(tmp_path / "run").result()["test"]["error"] > 0
+
+    def test_in_the_first_epoch_there_is_no_best_and_no_test(self, tmp_path):
+        task = Breaking(lambda loss, step: loss * math.nan)
+        result = train_in(tmp_path / "run", task)
+        assert (result.status, result.best, result.best_epoch, result.test) == ("diverged", None, 0, {})
+        assert task.evaluated == ["valid"]
+
+    def test_an_epoch_worse_than_the_untrained_model(self, tmp_path):
+        result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1 if step <= 7 else 1000)))
+        assert (result.status, result.epochs) == ("diverged", 2)
+        assert "the mean training loss of epoch 2 is" in result.reason
+        assert "above the untrained model's" in result.reason
+
+    def test_a_single_bad_step_is_none(self, tmp_path):
+        result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1.3 if step == 9 else 1)))
+        assert result.status == "finished"
+
+    def test_validation_that_is_no_number(self, tmp_path):
+        result = train_in(tmp_path / "run", Scripted([9.0, 5.0, math.nan]))
+        assert (result.status, result.best, result.best_epoch) == ("diverged", 5.0, 1)
+        assert result.reason == "validation after epoch 2 gives nan"
+
+    def test_stays_diverged_when_resumed(self, tmp_path):
+        first = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * math.nan))
+        task = Toy()
+        assert train_in(tmp_path / "run", task) == first
+        assert task.evaluated == []
+
+
+class TestStopping:
+    @pytest.mark.parametrize("step", [1, 5, 7, 14, 27])
+    def test_after_any_step_then_resumed_is_as_if_never_stopped(self, step, uninterrupted, tmp_path):
+        asked = iter([False] * (step - 1) + [True])
+        stopped = train_in(tmp_path / "run", stop=lambda: next(asked))
+        assert (stopped.status, stopped.steps) == ("stopped", step)
+        assert Run(tmp_path / "run").status == "stopped"
+        assert Run(tmp_path / "run").result() is None
+        assert train_in(tmp_path / "run").status == "finished"
+        assert outcome(tmp_path / "run") == uninterrupted
+
+    @pytest.mark.parametrize(
+        "build",
+        [
+            lambda model: torch.optim.AdamW(model.parameters(), 0.01, amsgrad=True),
+            lambda model: torch.optim.RAdam(model.parameters(), 0.01, foreach=True),
+            lambda model: torch.optim.SGD(model.parameters(), 0.01, momentum=0.9),
+        ],
+        ids=["AdamW", "RAdam", "SGD"],
+    )
+    def test_with_any_optimiser_after_every_step(self, build, tmp_path):
+        train_in(tmp_path / "whole", build=build)
+        while train_in(tmp_path / "run", build=build, stop=lambda: True).status == "stopped":
+            pass
+        assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_ctrl_c_stops_after_the_step(self, number, tmp_path):
+        def interrupt(event):
+            if isinstance(event, Stepped) and event.step == 5:
+                signal.raise_signal(number)
+
+        with stop_on_signals() as stop:
+            result = train_in(tmp_path / "run", watch=interrupt, stop=stop)
+        assert (result.status, result.steps) == ("stopped", 5)
+
+    def test_a_second_ctrl_c_does_not_wait(self):
+        with stop_on_signals() as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert stop()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    def test_how_often_checkpoints_are_written_changes_nothing(self, uninterrupted, tmp_path):
+        train_in(tmp_path / "run", config=config(checkpoint_steps=0))
+        assert outcome(tmp_path / "run") == uninterrupted
+
+
+class TestCheckpointsInsideAnEpoch:
+    @pytest.mark.parametrize(
+        ("schedule", "last"),
+        [
+            ({"checkpoint_steps": 3, "checkpoint_seconds": 0}, 9),
+            ({"checkpoint_steps": 0, "checkpoint_seconds": 0}, 7),
+            ({"checkpoint_steps": 0, "checkpoint_seconds": 1e-9}, 10),
+        ],
+    )
+    def test_are_written_as_often_as_asked(self, schedule, last, uninterrupted, tmp_path):
+        def fail(event):
+            if isinstance(event, Stepped) and event.step == 11:
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            train_in(tmp_path / "run", watch=fail, config=config(**schedule))
+        assert Run(tmp_path / "run").checkpoints.load()[0].state["progress"]["step"] == last
+        train_in(tmp_path / "run")
+        assert outcome(tmp_path / "run") == uninterrupted
+
+
+def test_another_number_of_threads_is_told(tmp_path):
+    train_in(tmp_path / "run", stop=lambda: True)
+    torch.set_num_threads(2)
+    events = []
+    train_in(tmp_path / "run", watch=events.append, stop=lambda: True)
+    assert [event.message for event in events if isinstance(event, Notice)] == [
+        "the run goes on with 2 threads and had 1: its numbers may differ in their last digits"
+    ]
+
+
+class TestWatching:
+    def test_events_come_in_order(self, tmp_path):
+        events = []
+        result = train_in(tmp_path / "run", watch=events.append)
+        assert [type(event) for event in events] == [Started, *([Stepped] * 7 + [Evaluated]) * 4, Ended]
+        assert events[-1].result == result
+        assert [event.index for event in events[1:8]] == [1, 2, 3, 4, 5, 6, 7]
+
+    def test_metrics_have_a_line_for_each_epoch_and_every_so_many_steps(self, tmp_path):
+        result = train_in(tmp_path / "run")
+        lines = Run(tmp_path / "run").metrics()
+        epochs = [line for line in lines if line["kind"] == "epoch"]
+        assert [line["epoch"] for line in epochs] == [0, 1, 2, 3, 4]
+        assert [line["step"] for line in lines if line["kind"] == "steps"] == [4, 8, 12, 16, 20, 24, 28]
+        assert min(line["validation"]["error"] for line in epochs[1:]) == result.best
+        assert epochs[0]["validation"]["loss"] == result.untrained_loss
+
+    def test_the_time_that_went_to_the_model_is_told_apart(self, tmp_path):
+        seconds = train_in(tmp_path / "run").seconds
+        assert set(seconds) == {"total", "data", "model", "optimiser", "evaluation", "saving"}
+        assert sum(seconds.values()) - seconds["total"] <= seconds["total"]
+
+
+class Drawing(Toy):
+    def model(self):
+        model = super().model()
+        torch.rand(7)
+        return model
+
+
+class TestSeed:
+    def test_decides_order_and_dropout_whatever_was_drawn_before(self, uninterrupted, tmp_path):
+        train_in(tmp_path / "same", Drawing())
+        assert outcome(tmp_path / "same") == uninterrupted
+        train_in(tmp_path / "other", config=config(seed=2))
+        assert outcome(tmp_path / "other") != uninterrupted
+
+    def test_the_callers_generator_is_left_as_it_was(self, tmp_path):
+        task = Toy()
+        model = task.model()
+        before = torch.get_rng_state()
+        task.model = lambda: model
+        train_in(tmp_path / "run", task)
+        assert torch.get_rng_state().equal(before)
+
+
+class TestConfig:
+    def test_must_be_the_runs_own(self, tmp_path):
+        run = Run.create(tmp_path / "run", config())
+        model = Toy().model()
+        with pytest.raises(RunError, match=r"config.toml differs"):
+            train(Toy(), model, torch.optim.SGD(model.parameters()), config(patience=9), run)
+
+    @pytest.mark.parametrize(
+        ("schedule", "message"),
+        [
+            ({"epochs": 0}, r"schedule.epochs must be an integer of at least 1, got 0"),
+            ({"patience": 2.5}, r"schedule.patience must be an integer of at least 1, got 2.5"),
+        ],
+    )
+    def test_a_schedule_that_cannot_be(self, schedule, message, tmp_path):
+        with pytest.raises(ValueError, match=message):
+            train_in(tmp_path / "run", config=config(**schedule))
+
+    def test_must_say_how_long(self, tmp_path):
+        with pytest.raises(ValueError, match=r"config must have schedule.epochs"):
+            train_in(tmp_path / "run", config={"schedule": {"patience": 3}})

@@ -1,0 +1,179 @@
+"""A run's folder: what is in it, that it is written whole, and that it may be moved."""
+
+import errno
+import json
+import math
+import os
+import shutil
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rru
+from rru.training import files, toml
+from rru.training.files import RunError
+from rru.training.run import Run
+from tests.training.toy import CONFIG, outcome, train_in
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+_PLAIN = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), _TEXT)
+_TABLE = st.dictionaries(_TEXT, st.one_of(_PLAIN, st.lists(_PLAIN)))
+
+
+class TestConfig:
+    def test_reads_back_as_it_was(self, tmp_path):
+        Run.create(tmp_path / "run", CONFIG)
+        assert Run(tmp_path / "run").config == CONFIG
+        assert "[optimiser]\nlr = 0.01\n" in (tmp_path / "run" / "config.toml").read_text()
+
+    @given(st.dictionaries(_TEXT, st.one_of(_PLAIN, _TABLE)))
+    def test_any_plain_values_survive_with_their_types(self, config):
+        assert toml.same(tomllib.loads(toml.dumps(config)), config)
+
+    def test_one_and_one_point_nought_are_told_apart(self):
+        assert (
+            toml.dumps({"a": {"b": 1, "c": 1.0, "d": True, "e": 1e-7}}) == "[a]\nb = 1\nc = 1.0\nd = true\ne = 1e-07\n"
+        )
+
+    @pytest.mark.parametrize("value", [None, {"deeper": {}}, (1, 2), 1j, b"bytes"])
+    def test_what_is_not_plain_is_refused_by_name(self, value):
+        with pytest.raises(TypeError, match=r"model\.size must be a string, number, truth value or a list of these"):
+            toml.dumps({"model": {"size": value}})
+
+    def test_nor_can_half_a_character_be_written(self):
+        with pytest.raises(ValueError, match="surrogates not allowed"):
+            toml.dumps({"model": {"name": "\ud800"}})
+
+    def test_a_broken_one_is_named(self, tmp_path):
+        (tmp_path / "config.toml").write_text("[task\n")
+        with pytest.raises(RunError, match=r"config\.toml: cannot be read"):
+            Run(tmp_path)
+
+    def test_a_folder_without_is_no_run(self, tmp_path):
+        with pytest.raises(RunError, match=r"is not a run's folder, it has no config\.toml"):
+            Run(tmp_path)
+
+    def test_a_run_is_not_overwritten(self, tmp_path):
+        Run.create(tmp_path / "run", CONFIG)
+        with pytest.raises(RunError, match="is the folder of a run already"):
+            Run.create(tmp_path / "run", CONFIG)
+
+
+def test_the_environment_is_noted(tmp_path):
+    Run.create(tmp_path / "run", CONFIG)
+    noted = json.loads((tmp_path / "run" / "env.json").read_bytes())
+    assert noted["versions"]["rru"] == rru.__version__
+    assert noted["threads"] == 1
+    assert noted["cpu"]
+    assert "commit" in noted
+
+
+class TestMetrics:
+    def test_a_line_cut_short_is_dropped(self, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        run.append({"step": 1})
+        run.append({"step": 2, "loss": math.nan})
+        with (run.path / "metrics.jsonl").open("ab") as file:
+            file.write(b'{"step": 3, "lo')
+        assert run.metrics() == [{"step": 1}, {"step": 2, "loss": None}]
+        run.keep_lines(5)
+        assert (run.path / "metrics.jsonl").read_bytes().endswith(b"null}\n")
+        run.keep_lines(1)
+        assert run.metrics() == [{"step": 1}]
+
+    def test_garbage_left_by_a_crash_does_not_stop_a_run(self, uninterrupted, tmp_path):
+        train_in(tmp_path / "run", stop=lambda: True)
+        with (tmp_path / "run" / "metrics.jsonl").open("ab") as file:
+            file.write(b'{"kind": "steps"}\n\x00\x00\x00\n{"kind"')
+        train_in(tmp_path / "run")
+        assert outcome(tmp_path / "run") == uninterrupted
+
+
+class TestMoving:
+    def test_a_run_goes_on_elsewhere(self, uninterrupted, tmp_path):
+        asked = iter([False] * 11 + [True])
+        train_in(tmp_path / "here", stop=lambda: next(asked))
+        shutil.move(tmp_path / "here", tmp_path / "there" / "deeper")
+        train_in(tmp_path / "there" / "deeper")
+        assert outcome(tmp_path / "there" / "deeper") == uninterrupted
+
+    def test_a_copy_without_empty_folders_is_a_run_too(self, uninterrupted, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (run.path / "checkpoint").rmdir()
+        (run.path / "best").rmdir()
+        train_in(run.path)
+        assert outcome(run.path) == uninterrupted
+
+    def test_no_file_names_its_place(self, tmp_path):
+        train_in(tmp_path / "run")
+        for path in (tmp_path / "run").rglob("*"):
+            assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes()
+
+
+class _Disk:
+    """Is full at the n-th write, half of which is still written."""
+
+    def __init__(self, full_at, write_all):
+        self.left = full_at
+        self.write_all = write_all
+
+    def __call__(self, file, content):
+        self.left -= 1
+        if self.left == 0:
+            file.write(content[: len(content) // 2])
+            file.flush()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.write_all(file, content)
+
+
+class TestFullDisk:
+    def test_at_any_write_loses_nothing(self, uninterrupted, tmp_path, monkeypatch):
+        counting = _Disk(0, files.write_all)
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "write_all", counting)
+            train_in(tmp_path / "counted")
+        for full_at in [1, 2, 3, 5, 6, *range(8, -counting.left, 17), -counting.left]:
+            folder = tmp_path / str(full_at)
+            with monkeypatch.context() as patch:
+                patch.setattr(files, "write_all", _Disk(full_at, files.write_all))
+                with pytest.raises(RunError, match=r"could not be written \(No space left on device\)"):
+                    train_in(folder)
+            assert not list(folder.rglob(".unfinished*"))
+            train_in(folder)
+            assert outcome(folder) == uninterrupted
+
+    def test_a_folder_that_may_not_be_written_to_is_named(self, tmp_path):
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(RunError, match=r"file/run: could not be written \(Not a directory\)"):
+            Run.create(tmp_path / "file" / "run", CONFIG)
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    happened = []
+    replace = type(tmp_path).replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: happened.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(type(tmp_path), "replace", lambda self, to: (happened.append("named"), replace(self, to))[1])
+    files.write_file(tmp_path / "result.json", b"{}")
+    assert [os.path.basename(entry).split("-")[0] for entry in happened] == [".unfinished", "named", tmp_path.name]
+
+
+class TestResult:
+    def test_an_ended_run_is_not_run_again(self, tmp_path):
+        first = train_in(tmp_path / "run")
+        assert train_in(tmp_path / "run", stop=pytest.fail) == first
+        assert Run(tmp_path / "run").status == "finished"
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"[" * 100_000])
+    def test_a_broken_one_is_named(self, content, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (run.path / "result.json").write_bytes(content)
+        with pytest.raises(RunError, match=r"result\.json: .*remove it and resume"):
+            run.result()
+
+    def test_removed_it_is_made_again(self, uninterrupted, tmp_path):
+        train_in(tmp_path / "run")
+        (tmp_path / "run" / "result.json").unlink()
+        train_in(tmp_path / "run")
+        assert outcome(tmp_path / "run") == uninterrupted
