@@ -86,7 +86,7 @@ def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
         table.add_row(Text(cell, style), Text(shown, style), *numbers, curve)
     out.print(table)
     line("NLL: nats for a step of 88 keys, lower is better; the best epoch by validation, tested once.")
-    line("These are the chorales that ship with rru, not JSB Chorales; one seed, and settings that are not tuned for them.")
+    line("These are the chorales that ship with rru, not JSB Chorales; one seed, and settings not tuned for them.")
     line(f"Runs: {', '.join(str(run.path) for run in runs.values())}")
 
 

@@ -43,7 +43,7 @@ class _RunBars:
         match event:
             case Started():
                 line(f"{event.parameters:,} parameters; untrained loss {event.untrained_loss:.4f}")
-                self.metric = "nll"
+                self.metric = event.metric
                 self.epochs = self.progress.add_task("epochs", total=event.epochs, completed=event.epoch, says="")
                 self.steps = self.progress.add_task("steps", total=1, says="")
             case Stepped():

@@ -32,7 +32,8 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Changes a setting of the preset.")
     ] = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="The run's own folder. Default: runs/TASK/CELL/ID, ID being that of its settings.")
+        Path | None,
+        typer.Option(help="The run's own folder. Default: runs/TASK/CELL/ID, ID being that of its settings."),
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,

@@ -63,8 +63,9 @@ def _optimiser(
             parameters, lr, betas, eps, clip=clip if clipping == "adaptive" else None
         )
     elif name == "torch-radam":
-        options = {"weight_decay": weight_decay, "decoupled_weight_decay": True, "foreach": True}
-        optimiser = torch.optim.RAdam(parameters, lr, betas, eps, **options)
+        optimiser = torch.optim.RAdam(
+            parameters, lr, betas, eps, weight_decay, decoupled_weight_decay=True, foreach=True
+        )
     else:
         optimiser = torch.optim.AdamW(parameters, lr, betas, eps, weight_decay, foreach=True)
     if clipping == "norm":
@@ -78,7 +79,7 @@ def _clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
 
 def run_folder(config: Mapping[str, Any], root: Path) -> Path:
     """Where a config's run is: `<task>/<cell>/<id>` below `root`."""
-    return root / config["task"]["name"] / config["model"]["cell"] / presets.config_id(config)
+    return root.joinpath(config["task"]["name"], config["model"]["cell"], presets.config_id(config))
 
 
 def start(

@@ -17,6 +17,7 @@ class Started:
     - `patience`: how many in a row may bring nothing better.
     - `parameters`: of the model.
     - `untrained_loss`: the training loss before the first step.
+    - `metric`: the score by which epochs are compared.
     """
 
     epoch: int
@@ -25,6 +26,7 @@ class Started:
     patience: int
     parameters: int
     untrained_loss: float
+    metric: str
 
 
 @dataclass(frozen=True)

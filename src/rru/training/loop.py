@@ -109,8 +109,8 @@ class _Loop:
             self._line({"kind": "epoch", "epoch": 0, "step": 0, "validation": scores})
             self._save()
         done, schedule = self.progress, self.schedule
-        parameters = count_parameters(self.session.model)
-        self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, parameters, done.untrained_loss))
+        about = (count_parameters(self.session.model), done.untrained_loss, self.task.metric)
+        self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *about))
 
     def _resume(self, checkpoint: Checkpoint) -> None:
         self.session.restore(checkpoint)

@@ -1,0 +1,77 @@
+"""Training by command, on the embedded chorales."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from rru.cli import app
+from rru.cli.demo import sparkline
+
+
+@pytest.fixture
+def rru_command(tmp_path, monkeypatch):
+    """Runs a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def smoke(*more):
+    return ("train", "bach", "--preset", "smoke", *more)
+
+
+@pytest.mark.parametrize("cell", ["rru", "gru", "lstm", "mogrifier"])
+def test_every_cell_trains_to_a_result(rru_command, tmp_path, cell):
+    ran = rru_command(*smoke("--cell", cell))
+    assert ran.exit_code == 0, ran.output
+    (folder,) = (tmp_path / "runs" / "bach" / cell).iterdir()
+    result = json.loads((folder / "result.json").read_bytes())
+    assert result["status"] == "finished"
+    assert result["test"]["nll"] < result["untrained_loss"]
+    assert f"nll {result['test']['nll']:.4f}" in ran.output
+
+
+def test_the_same_command_again_shows_the_same_result_and_trains_nothing(rru_command, tmp_path):
+    first = rru_command(*smoke("--run-dir", "one"))
+    again = rru_command(*smoke("--run-dir", "one"))
+    assert first.exit_code == again.exit_code == 0
+    assert "epoch 1" in first.output
+    assert "epoch 1" not in again.output
+    assert first.output.splitlines()[-2] == again.output.splitlines()[-2]  # the test's scores
+
+
+def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
+    for seed in (0, 1):
+        assert rru_command(*smoke("--seed", seed)).exit_code == 0
+    results = [json.loads(path.read_bytes()) for path in tmp_path.glob("runs/bach/rru/*/result.json")]
+    assert len({result["test"]["nll"] for result in results}) == 2
+
+
+def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
+    assert "no runs" in rru_command("runs").output
+    rru_command(*smoke("--run-dir", "runs/mine"))
+    assert "finished" in rru_command("runs").output
+    result = json.loads((tmp_path / "runs/mine/result.json").read_bytes())
+    assert f"nll {result['test']['nll']:.6g}" in rru_command("evaluate", "runs/mine").output
+    assert rru_command("resume", "runs/mine").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (smoke("--set", "lrr=1"), "did you mean optimiser.lr"),
+        (smoke("--set", "dropout=2"), "model.dropout must be"),
+        (("train", "bch"), "did you mean 'bach'"),
+        (("resume", "nowhere"), "nowhere: is not a run's folder"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
+    ran = rru_command(*arguments)
+    assert ran.exit_code == 1
+    assert said in ran.output
+    assert len(ran.output.splitlines()) == 1
+
+
+def test_a_learning_curve_is_drawn_from_low_to_high():
+    assert sparkline([3.0, 2.0, 1.0], 1.0, 3.0) == "█▅▁"
