@@ -1,6 +1,7 @@
 // All scans for one instruction set. setup.py compiles this once for each, with RRU_ISA and RRU_VECTOR_BYTES defined.
+#include "gru.h"
 #include "mogrifier.h"
-#include "rru.h"
+#include "rru_backward.h"
 
 namespace rru::RRU_ISA {
 

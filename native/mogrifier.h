@@ -1,6 +1,6 @@
 // The Mogrifier LSTM over time: rounds in which input and state gate each other, then the step of an LSTM.
 #pragma once
-#include "gated.h"
+#include "lstm.h"
 
 namespace rru::RRU_ISA {
 

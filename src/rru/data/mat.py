@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.streams import reading
+from rru.data.streams import reading, whole_file
 
 FILE_LIMIT = 1 << 26  # bytes
 CONTENT_LIMIT = 1 << 28  # bytes of all variables, unpacked
@@ -104,12 +104,8 @@ class _Reader:
 
 def read_mat(path: Path) -> dict[str, list[NDArray[np.generic]]]:
     """The cell arrays in a MATLAB 5 file, each as the list of its matrices."""
+    data = whole_file(path, FILE_LIMIT)
     with reading(path):
-        if path.stat().st_size > FILE_LIMIT:
-            raise DataError(path, f"has {path.stat().st_size} bytes, more than the {FILE_LIMIT} it may have")
-        data = path.read_bytes()
-        if not data:
-            raise DataError(path, "is empty")
         order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
         if order is None or data[:6] != b"MATLAB":
             raise DataError(path, f"is not a MATLAB 5 file: it begins with {data[:8]!r}", "offset 0")

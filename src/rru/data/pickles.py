@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rru.data.errors import DataError
-from rru.data.streams import reading
+from rru.data.streams import reading, whole_file
 
 FILE_LIMIT = 1 << 26  # bytes
 OPCODE_LIMIT = 20_000_000
@@ -108,12 +108,7 @@ class _Machine:
 
 def read_pickle(path: Path) -> Any:
     """The plain data in a pickle; a DataError if it holds, or asks for, anything else."""
-    with reading(path):
-        if path.stat().st_size > FILE_LIMIT:
-            raise DataError(path, f"has {path.stat().st_size} bytes, more than the {FILE_LIMIT} it may have")
-        data = path.read_bytes()
-    if not data:
-        raise DataError(path, "is empty")
+    data = whole_file(path, FILE_LIMIT)
     machine, at, objects = _Machine(), 0, 0
     with reading(path, "pickle"):
         for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):

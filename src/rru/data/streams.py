@@ -26,6 +26,17 @@ def reading(file: str | Path, place: str = "") -> Iterator[None]:
         raise DataError(file, f"cannot be read: {reason} ({type(error).__name__})", place) from error
 
 
+def whole_file(path: Path, limit: int) -> bytes:
+    """All of a file that is not packed; a DataError if it is empty, or larger than `limit` bytes."""
+    with reading(path):
+        if path.stat().st_size > limit:
+            raise DataError(path, f"has {path.stat().st_size} bytes, more than the {limit} it may have")
+        data = path.read_bytes()
+    if not data:
+        raise DataError(path, "is empty")
+    return data
+
+
 class Bounded:
     """A stream that refuses to give more than `limit` bytes."""
 

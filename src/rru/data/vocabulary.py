@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.streams import reading
+from rru.data.streams import reading, whole_file
 
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
@@ -108,10 +108,9 @@ class Vocabulary:
     def load(cls, path: Path | str) -> "Vocabulary":
         """Reads what `save` wrote."""
         path = Path(path)
+        data = whole_file(path, FILE_LIMIT)
         with reading(path):
-            if path.stat().st_size > FILE_LIMIT:
-                raise DataError(path, f"has {path.stat().st_size} bytes, more than the {FILE_LIMIT} it may have")
-            return cls.from_fields(json.loads(path.read_bytes()), path)
+            return cls.from_fields(json.loads(data), path)
 
     @classmethod
     def from_fields(cls, fields: Any, file: Path | str) -> "Vocabulary":
