@@ -21,6 +21,7 @@ PublicState = Tensor | tuple[Tensor, ...]
 
 
 _PLAIN = (Tensor, nn.Parameter)
+_ONE_STEP = {1: "(input_size,)", 2: "(batch, input_size)"}
 
 
 class Cell(nn.Module, ABC):
@@ -146,17 +147,19 @@ class Cell(nn.Module, ABC):
 
         **Returns:** the output, (B, p) or (p,), and the new state, in the form of `state`.
         """
-        self.check_input(input, ranks={1: "(input_size,)", 2: "(batch, input_size)"})
-        lead = input.shape[:-1]  # (B,) or ()
-        x = input if lead else input.unsqueeze(0)  # (B, m)
+        self.check_input(input, _ONE_STEP)
+        if input.dim() == 1:
+            parts = None if state is None else self.checked_state(state, (self.hidden_size,), "(hidden_size,)")
+            batched = None if parts is None else self.public_state(tuple(part.unsqueeze(0) for part in parts))
+            output, after = self.forward(input.unsqueeze(0), batched)
+            return output[0], after[0] if isinstance(after, Tensor) else tuple(part[0] for part in after)
+        batch = input.shape[0]
         if state is None:
-            before = self.initial_state(len(x))
+            before = self.initial_state(batch)
         else:
-            parts = self.checked_state(state, (*lead, self.hidden_size), "([batch,] hidden_size)")
-            before = parts if lead else tuple(part.unsqueeze(0) for part in parts)
-        output, after = scan.step(self, x, before, self.new_seed(x.device))
-        if not lead:
-            output, after = output[0], tuple(part[0] for part in after)
+            before = self.checked_state(state, (batch, self.hidden_size), "(batch, hidden_size)")
+        seed = self.new_seed(input.device) if self.training else None
+        output, after = scan.step(self, input, before, seed)
         return output, self.public_state(after)
 
     @property
@@ -234,7 +237,8 @@ class Cell(nn.Module, ABC):
             raise ValueError(f"input must be {' or '.join(ranks.values())}, got shape {tuple(input.shape)}")
         if input.shape[-1] != self.input_size:
             raise ValueError(f"input must have input_size={self.input_size} features, got {input.shape[-1]}")
-        self._check_like_weights("input", input)
+        if not self._is_like_weights(input):
+            self._check_like_weights("input", input)
 
     def checked_state(self, state: PublicState, expected: tuple[int, ...], meaning: str) -> State:
         """The user's state as a tuple with a tensor for each of `state_names`, each of the expected shape."""
@@ -246,18 +250,22 @@ class Cell(nn.Module, ABC):
         if len(parts) != len(names):
             raise ValueError(f"state must be a tuple ({', '.join(names)}), got {len(parts)} values")
         for name, part in zip(names, parts, strict=True):
-            checks.shape(f"state {name}", part, expected, meaning)
-            self._check_like_weights(f"state {name}", part)
+            if not (isinstance(part, Tensor) and part.shape == expected and self._is_like_weights(part)):
+                checks.shape(f"state {name}", part, expected, meaning)
+                self._check_like_weights(f"state {name}", part)
         return parts
 
     def public_state(self, state: State) -> PublicState:
         """The state as users see it."""
         return state[0] if len(self.state_names) == 1 else state
 
+    def _is_like_weights(self, tensor: Tensor) -> bool:
+        """Whether a tensor is what it is as a rule, which is right with autocast or without."""
+        weight = self._like
+        return tensor.dtype == weight.dtype == torch.float32 and tensor.is_cpu and weight.is_cpu
+
     def _check_like_weights(self, name: str, tensor: Tensor) -> None:
         weight = self._like
-        if tensor.dtype == weight.dtype == torch.float32 and tensor.device == weight.device:
-            return  # as a rule, and right with autocast or without
         if tensor.device != weight.device:
             raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them by .to()")
         allowed = [weight.dtype]

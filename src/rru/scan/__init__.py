@@ -12,6 +12,7 @@ from rru.scan.library import BUILT, DTYPES, warn_once
 from rru.scan.reference import State, Steps
 
 _dispatch_modes, _tracing_state = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
+_transforms = torch._C._functorch.peek_interpreter_stack
 
 BACKENDS = ("auto", "reference", "native")
 _WORTH_PACKING = (
@@ -112,7 +113,7 @@ def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
     if cell.dtype not in DTYPES:
         return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
     if not torch.compiler.is_compiling():
-        if torch._C._functorch.peek_interpreter_stack() is not None:
+        if _transforms() is not None:
             return "native scans know nothing of torch.func's transforms"
         if forward_ad._current_level >= 0:
             return "native scans have no forward-mode derivatives"

@@ -44,25 +44,36 @@ def warn_once() -> None:
 
 def call(function: str, dtype: torch.dtype, numbers: Sequence[int], tensors: Sequence[Tensor | None]) -> None:
     """Calls a function of the library on `numbers` and the memory of `tensors`, in the order in which it reads them."""
-    if _library is None:
-        raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
-    words, addresses = array("q", numbers), array("Q")
+    run(function, dtype, numbers, addresses_of(tensors))
+
+
+def addresses_of(tensors: Sequence[Tensor | None]) -> list[int]:
+    """Where the values of the tensors are, 0 for one there is not."""
+    addresses = []
     for tensor in tensors:
         if tensor is None:
             addresses.append(0)
-        elif tensor.is_contiguous():
-            addresses.append(tensor.data_ptr())
-            if not addresses[-1] and tensor.numel():
-                raise ValueError(f"{function} takes tensors with memory, got a {type(tensor).__name__} without")
-        else:
-            raise ValueError(f"{function} takes the memory of its tensors to be contiguous")
+            continue
+        if not tensor.is_contiguous():
+            raise ValueError("the native scans take the memory of their tensors to be contiguous")
+        addresses.append(tensor.data_ptr())
+        if not addresses[-1] and tensor.numel():
+            raise ValueError(f"the native scans take tensors with memory, got a {type(tensor).__name__} without")
+    return addresses
+
+
+def run(function: str, dtype: torch.dtype, numbers: Sequence[int], addresses: Sequence[int]) -> None:
+    """Calls a function of the library on `numbers` and what is at `addresses`, in the order it reads them."""
+    if _library is None:
+        raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
+    words, pointers = array("q", numbers), array("Q", addresses)
     failed = _library.rru_run(
         _isa,
         _FUNCTIONS[function],
         dtype == torch.float64,
         words.buffer_info()[0],
-        addresses.buffer_info()[0],
-        len(addresses),
+        pointers.buffer_info()[0],
+        len(pointers),
         torch.get_num_threads(),
     )
     if failed:

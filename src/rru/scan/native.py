@@ -1,15 +1,17 @@
 """The native scans as operators, `rru::native_forward` and `rru::native_backward`, known to autograd and to graphs."""
 
+import operator
 import struct
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from rru.scan.kernels import KERNELS, Kernel
 from rru.scan.lengths import check_lengths
-from rru.scan.library import call
-from rru.scan.reference import State, autocast_dtype
+from rru.scan.library import addresses_of, call, run
+from rru.scan.reference import State
 
 
 def _memory(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | None) -> list[Tensor]:
@@ -180,22 +182,51 @@ def scan(
     return _as_autocast(kernel, outputs), tuple(results[-len(state) :])
 
 
+class _Prepared(NamedTuple):
+    """A cell's weights and options as the library reads them, once they have been checked."""
+
+    seen: list[tuple[Any, ...]]  # of each weight where and what it was,
+    options: str  # and what the options were: as long as neither changes, the rest holds
+    weights: list[Tensor]
+    addresses: list[int]
+    numbers: list[int]
+
+
+_prepared: WeakKeyDictionary[Any, _Prepared] = WeakKeyDictionary()
+
+
+def _prepare(cell: Any, named: dict[str, Tensor]) -> _Prepared:
+    """The weights and options of a cell for one step, checked only where anything of them has changed."""
+    seen = [(weight.data_ptr(), weight.shape, weight.dtype, weight.is_contiguous()) for weight in named.values()]
+    known = _prepared.get(cell)
+    if known is None or known.options is not cell.options or known.seen != seen:
+        weights = _checked_weights(cell, named)
+        options = KERNELS[cell.kernel].options(cell)
+        known = _Prepared(seen, cell.options, weights, addresses_of(weights), options)
+        if all(map(operator.is_, weights, named.values())):  # not where any was made for this step, as the LSTM's bias
+            _prepared[cell] = known
+    return known
+
+
 def step(cell: Any, weights: dict[str, Tensor], x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
     """One step on x (B, m), of which nothing is to be differentiated or recorded: as `scan`, but without a detour.
 
     At batch 1 all that Python does costs more than the step itself, so there is as little of it as can be.
     """
-    kernel, dtype, (batch, m) = KERNELS[cell.kernel], cell.dtype, x.shape
+    dtype, (batch, m) = cell.dtype, x.shape
     x, *before = [_laid_out(tensor.resolve_neg(), dtype) for tensor in (x, *state)]  # as the dispatcher would
+    known = _prepare(cell, weights)
     outputs = x.new_empty((batch, cell.output_size))
     last = [torch.empty_like(part) for part in before]
-    numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *kernel.options(cell)]
-    tensors = [*last, None, x, *before, *_checked_weights(cell, weights), outputs]
-    call(f"{cell.kernel}_forward", dtype, numbers, tensors)
-    return _as_autocast(kernel, outputs), tuple(last)
+    numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *known.numbers]
+    addresses = [part.data_ptr() for part in last]
+    addresses += [0, x.data_ptr(), *[part.data_ptr() for part in before], *known.addresses, outputs.data_ptr()]
+    run(f"{cell.kernel}_forward", dtype, numbers, addresses)
+    return _as_autocast(KERNELS[cell.kernel], outputs), tuple(last)
 
 
 def _as_autocast(kernel: Kernel, outputs: Tensor) -> Tensor:
     """Outputs in the type the reference gives them."""
-    autocast = autocast_dtype("cpu") if kernel.linear_outputs else None
-    return outputs if autocast is None else outputs.to(autocast)
+    if not (kernel.linear_outputs and torch.is_autocast_enabled("cpu")):
+        return outputs
+    return outputs.to(torch.get_autocast_dtype("cpu"))
