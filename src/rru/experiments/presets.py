@@ -16,7 +16,7 @@ they change what they name for all cells, and in a table of their own, such as `
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from rru.experiments import schema
 from rru.experiments.schema import KEYS, Config, Key, checked, did_you_mean
 
-__all__ = ["cells", "checked", "config_id", "load", "override", "sizes", "tasks"]
+__all__ = ["cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
 
 _FOLDER = resources.files("rru.experiments").joinpath("presets")
 _DEFAULTS = "defaults"
@@ -44,7 +44,7 @@ def cells() -> tuple[str, ...]:
 
 def sizes(task: str) -> tuple[str, ...]:
     """The sizes a task has presets in: `paper`, `cpu`, `smoke`, and maybe more."""
-    tables = _read(_choice("task", task, tasks()))
+    tables = _read(choice("task", task, tasks()))
     more = (name for name in tables if name not in ("common", *cells(), *_SIZES))
     return (*_SIZES, *more)
 
@@ -61,14 +61,14 @@ def load(task: str, cell: str = "rru", size: str = "paper") -> Config:
 
     **Returns:** the tables `task`, `model`, `optimiser` and `schedule`, yours to change.
     """
-    tables = _read(_choice("task", task, tasks()))
-    _choice("cell", cell, cells())
-    _choice("size", size, sizes(task))
-    config = _merged(tables["common"], tables[cell])
+    tables = _read(choice("task", task, tasks()))
+    choice("cell", cell, cells())
+    choice("size", size, sizes(task))
+    config = merged(tables["common"], tables[cell])
     if size != "paper":
         for_all = {name: table for name, table in tables[size].items() if name in KEYS}
-        config = _merged(config, for_all, tables[size].get(cell, {}))
-    return checked(_merged(config, {"task": {"name": task}, "model": {"cell": cell}}))
+        config = merged(config, for_all, tables[size].get(cell, {}))
+    return checked(merged(config, {"task": {"name": task}, "model": {"cell": cell}}))
 
 
 def override(config: Mapping[str, Any], changes: Iterable[str]) -> Config:
@@ -141,7 +141,8 @@ def _parsed(text: str, key: Key) -> Any:
         return text
 
 
-def _choice(what: str, name: str, known: tuple[str, ...]) -> str:
+def choice(what: str, name: str, known: Sequence[str]) -> str:
+    """The name, if it is a known one; else a ValueError says which are."""
     if name not in known:
         raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}{did_you_mean(name, known)}")
     return name
@@ -152,17 +153,17 @@ def _read(name: str) -> dict[str, Any]:
     """A file's tables, with those of the files it follows."""
     tables = tomllib.loads(_FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     follows = tables.pop("follows", None if name == _DEFAULTS else _DEFAULTS)
-    return _merged(_read(follows), tables) if follows else tables
+    return merged(_read(follows), tables) if follows else tables
 
 
-def _merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
     """Tables laid over one another, later ones on top, down to single values; none of them is changed."""
     result: dict[str, Any] = {}
     for table in tables:
         for name, value in table.items():
             if isinstance(value, Mapping):
                 below = result.get(name, {})
-                result[name] = _merged(below if isinstance(below, Mapping) else {}, value)
+                result[name] = merged(below if isinstance(below, Mapping) else {}, value)
             else:
                 result[name] = value
     return result
