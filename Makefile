@@ -5,8 +5,8 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test check format clean
 
-demo: $(READY)  # a small RRU and a small LSTM learn to add, side by side
-	$(VENV)/bin/python examples/adding.py
+demo: $(READY)  # the four cells learn Bach chorales, side by side
+	$(VENV)/bin/rru demo
 
 test: $(READY)  # all tests
 	$(VENV)/bin/pytest

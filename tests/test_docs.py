@@ -90,7 +90,7 @@ def test_examples_in_docstrings_run(name):
         del registry._layers[new], operator.registered[new]
 
 
-def test_the_demo_runs():
+def test_the_example_runs():
     command = [sys.executable, ROOT / "examples" / "adding.py", "--steps", "2", "--length", "4", "--parameters", "300"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "RRU  has not learned it yet" in done.stdout

@@ -66,6 +66,10 @@ class TestEarlyStopping:
         assert run.best_epochs == [4]
         assert run.best(4)["head.weight"].equal(task.weights[-1])
 
+    def test_a_run_that_has_ended_needs_no_checkpoints(self, tmp_path):
+        train_in(tmp_path / "run")
+        assert list((tmp_path / "run" / "checkpoint").iterdir()) == []
+
 
 class TestDivergence:
     @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -86,8 +90,12 @@ class TestDivergence:
     def test_an_epoch_worse_than_the_untrained_model(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1 if step <= 7 else 1000)))
         assert (result.status, result.epochs) == ("diverged", 2)
-        assert "the mean training loss of epoch 2 is" in result.reason
-        assert "above the untrained model's" in result.reason
+        assert "all through epoch 2, above the untrained model's" in result.reason
+
+    def test_a_training_loss_that_dropout_makes_higher_is_none(self, tmp_path):
+        result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * 3))
+        assert result.status == "finished"
+        assert result.untrained_loss > Run(tmp_path / "run").metrics()[0]["validation"]["loss"]
 
     def test_a_single_bad_step_is_none(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1.3 if step == 9 else 1)))
@@ -199,7 +207,7 @@ class TestWatching:
         assert [line["epoch"] for line in epochs] == [0, 1, 2, 3, 4]
         assert [line["step"] for line in lines if line["kind"] == "steps"] == [4, 8, 12, 16, 20, 24, 28]
         assert min(line["validation"]["error"] for line in epochs[1:]) == result.best
-        assert epochs[0]["validation"]["loss"] == result.untrained_loss
+        assert epochs[0]["validation"]["loss"] <= result.untrained_loss
 
     def test_the_time_that_went_to_the_model_is_told_apart(self, tmp_path):
         seconds = train_in(tmp_path / "run").seconds

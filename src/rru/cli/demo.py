@@ -76,15 +76,17 @@ def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
     for name, justify in (("cell", "left"), ("test NLL", "right"), ("parameters", "right"), ("seconds", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("best epoch", justify="right")
-    table.add_column("validation NLL, epoch by epoch")
     for cell, result in sorted(results.items(), key=lambda item: item[1].test.get("nll", float("inf"))):
         nll = result.test.get("nll")
         shown = result.status if nll is None else f"{nll:.3f}"
         style = "bold green" if nll == best else ""
-        curve = sparkline(curves[cell][1:], min(known), max(known)) if known else ""
         numbers = [f"{result.parameters:,}", f"{seconds(result):.0f}", f"{result.best_epoch} of {result.epochs}"]
-        table.add_row(Text(cell, style), Text(shown, style), *numbers, curve)
+        table.add_row(Text(cell, style), Text(shown, style), *numbers)
     out.print(table)
+    if known:
+        line(f"Validation NLL, epoch by epoch, from {max(known):.2f} at the top to {min(known):.2f} at the bottom:")
+    for cell, curve in curves.items():
+        line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
     line("NLL: nats for a step of 88 keys, lower is better; the best epoch by validation, tested once.")
     line("These are the chorales that ship with rru, not JSB Chorales; one seed, and settings not tuned for them.")
     line(f"Runs: {', '.join(str(run.path) for run in runs.values())}")

@@ -13,13 +13,14 @@ from rru.cli.console import line, out, plain_errors
 from rru.cli.data import Folder
 from rru.cli.display import show_result, watched
 from rru.experiments import execute, presets
-from rru.training import Run, stop_on_signals
+from rru.training import Run, stop_on_signals, tensorboard
 
 ROOT = Path("runs")
 
 Device = Annotated[str, typer.Option(help="Where the model is: cpu, cuda, ...")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to compute with. Default: as many as torch chooses.")]
 RunPlace = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events to the run's folder.")]
 Root = Annotated[Path, typer.Option("--runs", help="The folder that runs are in.")]
 
 
@@ -38,17 +39,24 @@ def train(
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
+    events: TensorBoard = False,
 ) -> None:
     """Train a cell on a task. The same command again goes on where it was stopped, or shows what came of it."""
     with plain_errors():
         config = presets.override(presets.load(task, cell, preset), [*(changes or []), f"schedule.seed={seed}"])
-        _run(config, run_dir or execute.run_folder(config, ROOT), device, threads, data_dir)
+        _run(config, run_dir or execute.run_folder(config, ROOT), device, threads, data_dir, events)
 
 
-def resume(folder: RunPlace, device: Device = "cpu", threads: Threads = None, data_dir: Folder = None) -> None:
+def resume(
+    folder: RunPlace,
+    device: Device = "cpu",
+    threads: Threads = None,
+    data_dir: Folder = None,
+    events: TensorBoard = False,
+) -> None:
     """Go on with a run that was stopped or killed."""
     with plain_errors():
-        _run(presets.checked(Run(folder).config), folder, device, threads, data_dir)
+        _run(presets.checked(Run(folder).config), folder, device, threads, data_dir, events)
 
 
 def evaluate(
@@ -83,10 +91,13 @@ def runs(root: Root = ROOT) -> None:
         out.print(table)
 
 
-def _run(config: Mapping[str, Any], folder: Path, device: str, threads: int | None, data_dir: Path | None) -> None:
+def _run(
+    config: Mapping[str, Any], folder: Path, device: str, threads: int | None, data_dir: Path | None, events: bool
+) -> None:
     set_threads(threads)
     line(f"{config['task']['name']}, {config['model']['cell']}, seed {config['schedule']['seed']}: {folder}")
-    with stop_on_signals() as stop, watched() as watch:
+    with stop_on_signals() as stop, watched() as bars:
+        watch = tensorboard(folder, bars) if events else bars
         result = execute.start(config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
     show_result(result, folder)
     if result.status == "stopped":

@@ -7,6 +7,7 @@ from rru.training.radam import RAdam
 from rru.training.result import Result
 from rru.training.run import Run
 from rru.training.stop import stop_on_signals
+from rru.training.tensorboard import tensorboard
 
 __all__ = [
     "Ended",
@@ -21,5 +22,6 @@ __all__ = [
     "Stepped",
     "Watch",
     "stop_on_signals",
+    "tensorboard",
     "train",
 ]

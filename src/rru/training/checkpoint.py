@@ -86,6 +86,11 @@ class Checkpoints:
             )
         return None, []
 
+    def clear(self) -> None:
+        """Removes them all, for a run that has ended."""
+        for number in self._numbers():
+            shutil.rmtree(self._path(number), ignore_errors=True)
+
     def _numbers(self) -> list[int]:
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return [int(name) for name in names if re.fullmatch(r"[0-9]{6,12}", name)]

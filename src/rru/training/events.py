@@ -16,7 +16,7 @@ class Started:
     - `epochs`: how many there may be.
     - `patience`: how many in a row may bring nothing better.
     - `parameters`: of the model.
-    - `untrained_loss`: the training loss before the first step.
+    - `untrained_loss`: the loss before the first step.
     - `metric`: the score by which epochs are compared.
     """
 
@@ -57,12 +57,14 @@ class Evaluated:
     **Arguments:**
 
     - `epoch`: from 1.
+    - `step`: how many steps there were in all.
     - `train_loss`: the mean over the epoch's steps.
     - `validation`: metrics by name.
     - `best`, `best_epoch`: the best validation so far, and after which epoch.
     """
 
     epoch: int
+    step: int
     train_loss: float
     validation: Mapping[str, float]
     best: float

@@ -92,6 +92,7 @@ class _Loop:
         result = self._result("diverged" if self.progress.diverged else "finished", reason, test)
         self.run.write_result(asdict(result))
         self.run.keep_best({self.progress.best_epoch})
+        self.run.checkpoints.clear()
         return result
 
     def _begin(self) -> None:
@@ -168,7 +169,7 @@ class _Loop:
         train_loss = progress.epoch_loss / max(progress.index, 1)
         scores = self._evaluate("valid")
         self.session.close_epoch()
-        progress.check_epoch(train_loss)
+        progress.check_epoch()
         if not math.isfinite(scores[self.task.metric]):
             progress.diverged = f"validation after epoch {progress.epoch} gives {scores[self.task.metric]}"
         elif self._is_better(scores):
@@ -179,7 +180,7 @@ class _Loop:
         self._line({"kind": "epoch", "epoch": progress.epoch, "step": progress.step, **about})
         self._save()
         best = progress.validation.get(self.task.metric, math.nan)
-        self._tell(Evaluated(progress.epoch, train_loss, scores, best, progress.best_epoch))
+        self._tell(Evaluated(progress.epoch, progress.step, train_loss, scores, best, progress.best_epoch))
 
     def _is_better(self, scores: Mapping[str, float]) -> bool:
         if not self.progress.best_epoch:

@@ -8,8 +8,6 @@ from typing import Any
 
 from rru.training.files import RunError
 
-MARGIN = 0.05  # how far above the untrained loss an epoch's must be: an epoch that learns nothing yet is near it
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -57,9 +55,11 @@ class Progress:
     - `epoch`, `index`: epochs completed, and batches of the one begun.
     - `step`, `tokens`: steps, and steps in time, in all.
     - `lines`: lines in metrics.jsonl.
-    - `epoch_loss`, `line_loss`, `line_steps`: sum of losses in the epoch; since the last line, and of how many.
+    - `epoch_loss`, `epoch_least`: sum of losses in the epoch, and the least of them.
+    - `line_loss`, `line_steps`: sum of losses since the last line, and of how many.
     - `best_epoch`, `validation`: the epoch with the best validation, 0 if none yet, and its metrics.
-    - `untrained_loss`: before the first step.
+    - `untrained_loss`: before the first step, of validation or of the first batch, whichever is higher: dropout acts on
+      the batch alone, and what an epoch's training loss is compared with must not be lower for that.
     - `diverged`: why, if it did.
     - `seconds`: by what they went to.
     """
@@ -70,6 +70,7 @@ class Progress:
     tokens: int = 0
     lines: int = 0
     epoch_loss: float = 0.0
+    epoch_least: float = 0.0
     line_loss: float = 0.0
     line_steps: int = 0
     best_epoch: int = 0
@@ -80,6 +81,9 @@ class Progress:
 
     def count(self, loss: float, tokens: int) -> None:
         """One more step."""
+        if self.step == 0:
+            self.untrained_loss = max(self.untrained_loss, loss)
+        self.epoch_least = loss if self.index == 0 else min(self.epoch_least, loss)
         self.index += 1
         self.step += 1
         self.tokens += tokens
@@ -95,12 +99,11 @@ class Progress:
             return f"no better validation for {schedule.patience} epochs"
         return f"all {schedule.epochs} epochs are done" if self.epoch >= schedule.epochs else ""
 
-    def check_epoch(self, train_loss: float) -> None:
-        """Notes that the run diverged if it does worse than it did untrained, for a whole epoch."""
-        limit = self.untrained_loss + MARGIN * abs(self.untrained_loss)
-        if train_loss > limit:
+    def check_epoch(self) -> None:
+        """Notes that the run diverged if it did worse than untrained for a whole epoch."""
+        if self.epoch_least > self.untrained_loss:
             self.diverged = (
-                f"the mean training loss of epoch {self.epoch} is {train_loss:.6g}, "
+                f"the training loss was at least {self.epoch_least:.6g} all through epoch {self.epoch}, "
                 f"above the untrained model's {self.untrained_loss:.6g}"
             )
 

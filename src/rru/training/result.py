@@ -22,7 +22,7 @@ class Result:
     - `test`: all metrics on the test split, of the best epoch's weights; evaluated once, at the end.
     - `epochs`, `steps`, `tokens`: how many were trained.
     - `parameters`: of the model.
-    - `untrained_loss`: the training loss before the first step.
+    - `untrained_loss`: the loss before the first step, of validation or of the first batch, whichever is higher.
     - `seconds`: by what they went to. `model` is forward and backward pass, `data` the making of batches.
     """
 

@@ -4,7 +4,7 @@
 config.toml    every setting, resolved
 env.json       versions, processor, threads, commit
 metrics.jsonl  a line for each epoch and for every so many steps
-checkpoint/    the last two checkpoints
+checkpoint/    the last two checkpoints, until the run has ended
 best/          the weights that did best on validation
 result.json    once the run has ended
 lock           held by the process that trains
