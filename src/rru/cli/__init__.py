@@ -1,13 +1,16 @@
 """The command `rru`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import rru
 from rru.cli import data
+from rru.cli.console import plain_errors
 from rru.cli.demo import demo
 from rru.cli.train import evaluate, resume, runs, train
+from rru.experiments import own
 
 app = typer.Typer(
     name="rru",
@@ -32,8 +35,13 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    cells: Annotated[
+        Path | None,
+        typer.Option(envvar=own.VARIABLE, help="A Python file that registers cells of your own; it is run."),
+    ] = None,
 ) -> None:
-    pass
+    with plain_errors():
+        own.load(cells)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from rru.cli.console import err, line, out, plain_errors
 from rru.cli.display import bars, seconds
 from rru.cli.train import ROOT, Threads, set_threads
 from rru.experiments import execute, presets
+from rru.experiments.own import CELLS
 from rru.training import Evaluated, Event, Result, Run, Started, Stepped, stop_on_signals
 
 TASK = "bach"
@@ -29,8 +30,7 @@ def demo(
     with plain_errors():
         set_threads(threads)
         configs = {
-            cell: presets.override(presets.load(TASK, cell, "demo"), [f"schedule.seed={seed}"])
-            for cell in presets.cells()
+            cell: presets.override(presets.load(TASK, cell, "demo"), [f"schedule.seed={seed}"]) for cell in CELLS
         }
         budget = configs["rru"]["model"]["budget"]
         line(f"Four cells learn Bach chorales: which notes come next? At most {budget:,} parameters each, seed {seed}.")

@@ -97,7 +97,7 @@ def load(
 
     - `name`: one of `names()`.
     - `preset`: `paper`, `cpu` or `smoke`.
-    - `cells`, `tasks`: only these. Default: those of the paper.
+    - `cells`, `tasks`: only these. Default: those of the paper. A registered cell of one's own may be among them.
     - `seeds`: each run once with each of them.
     """
     presets.choice("plan", name, names())
@@ -107,7 +107,9 @@ def load(
     chosen = _filtered("task", tasks, [task for part in parts for task in part["tasks"]], _more(parts))
     lines = {line: dict(about) for line, about in _read()["lines"][table["lines"]].items()}
     known = tuple(dict.fromkeys(about["cell"] for about in lines.values()))
-    kept = _filtered("cell", cells, known, ())
+    others = [cell for cell in presets.cells() if cell not in known] if table["lines"] == "cells" else []
+    lines |= {cell: {"cell": cell} for cell in others}
+    kept = _filtered("cell", cells, known, others)
     entries = [
         entry
         for part in parts

@@ -21,7 +21,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from rru.experiments import schema
+from rru.experiments import own, schema
 from rru.experiments.schema import KEYS, Config, Key, checked, did_you_mean
 
 __all__ = ["cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
@@ -38,8 +38,8 @@ def tasks() -> tuple[str, ...]:
 
 
 def cells() -> tuple[str, ...]:
-    """The names of the cells that have presets."""
-    return KEYS["model"]["cell"].words
+    """The names of all cells: the paper's, and those registered beside them, which take the RRU's settings."""
+    return own.cells()
 
 
 def sizes(task: str) -> tuple[str, ...]:
@@ -64,11 +64,25 @@ def load(task: str, cell: str = "rru", size: str = "paper") -> Config:
     tables = _read(choice("task", task, tasks()))
     choice("cell", cell, cells())
     choice("size", size, sizes(task))
-    config = merged(tables["common"], tables[cell])
+    names = {"task": {"name": task}, "model": {"cell": cell}}
+    config = merged(tables["common"], _of_cell(tables, names))
     if size != "paper":
         for_all = {name: table for name, table in tables[size].items() if name in KEYS}
-        config = merged(config, for_all, tables[size].get(cell, {}))
-    return checked(merged(config, {"task": {"name": task}, "model": {"cell": cell}}))
+        config = merged(config, for_all, _of_cell(tables[size], names))
+    return checked(merged(config, names))
+
+
+def _of_cell(tables: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A cell's own table; for a cell that is not the paper's, as much of the RRU's as it knows."""
+    cell = names["model"]["cell"]
+    if cell in own.CELLS:
+        found: Mapping[str, Any] = tables.get(cell, {})
+        return found
+    known = schema.known_keys(names)
+    return {
+        table: {name: value for name, value in values.items() if f"{table}.{name}" in known}
+        for table, values in tables.get("rru", {}).items()
+    }
 
 
 def override(config: Mapping[str, Any], changes: Iterable[str]) -> Config:
@@ -103,9 +117,11 @@ def config_id(config: Mapping[str, Any]) -> str:
 
     Neither the order of keys counts nor how often a run logs or writes checkpoints.
     """
+    config = checked(config)
+    known = schema.known_keys(config)
     counted = {
-        table: {name: value for name, value in values.items() if not KEYS[table][name].inert}
-        for table, values in checked(config).items()
+        table: {name: value for name, value in values.items() if not known[f"{table}.{name}"].inert}
+        for table, values in config.items()
     }
     text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rru import data
+from rru.experiments import own
 
 Config = dict[str, dict[str, Any]]
 
@@ -56,7 +57,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "evaluation_limit": Key(int, "the most of them to validate and to test on", least=1, optional=True),
     },
     "model": {
-        "cell": Key(str, "the recurrent cell", words=("rru", "gru", "lstm", "mogrifier"), chosen=True),
+        "cell": Key(str, "the recurrent cell", chosen=True),
         "budget": Key(int, "the most parameters the whole model may have", least=1),
         "num_layers": Key(int, "layers stacked on one another", least=1),
         "dropout": Key(float, "recurrent dropout", least=0, below=1),
@@ -102,12 +103,14 @@ def known_keys(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Key]:
     """The keys a config of this task and cell may have, as `table.key`, in order."""
     task, cell = config["task"]["name"], config["model"]["cell"]
     who = {cell, data.entry(task).kind}
-    return {
+    known = {
         f"{table}.{name}": key
         for table, keys in KEYS.items()
         for name, key in keys.items()
         if not key.only or who & set(key.only)
     }
+    own_keys = {f"model.{name}": Key(kind, f"{cell}'s own", optional=True) for name, kind in own.options(cell).items()}
+    return known | own_keys
 
 
 def checked(config: Mapping[str, Any]) -> Config:
@@ -124,6 +127,10 @@ def checked(config: Mapping[str, Any]) -> Config:
             raise ValueError(f"a config must have {name}, got none")
         table, _, short = name.partition(".")
         check_value(name, KEYS[table][short], given[name])
+    cell = given["model.cell"]
+    if cell not in own.cells():
+        hint = did_you_mean(cell, own.cells())
+        raise ValueError(f"model.cell must be {' or '.join(map(repr, own.cells()))}; got {cell!r}{hint}")
     known = known_keys(config)
     for name in given:
         if name not in known:

@@ -1,0 +1,63 @@
+"""Cells of the user's own: a Python file that registers them, loaded where the user names it and nowhere else."""
+
+import importlib.util
+import inspect
+import os
+import sys
+from pathlib import Path
+
+from rru.nn import cell_names, layer_class
+
+VARIABLE = "RRU_CELLS"
+"""The environment variable that names the file, for commands and for the processes they start."""
+
+CELLS = ("rru", "gru", "lstm", "mogrifier")
+"""The paper's cells, in its order."""
+
+_NOT_OPTIONS = ("input_size", "hidden_size", "dropout", "device", "dtype")
+
+
+def cells() -> tuple[str, ...]:
+    """The names of all cells: the paper's, then others in the order they were registered."""
+    return (*CELLS, *(name for name in cell_names() if name not in CELLS))
+
+
+def options(cell: str) -> dict[str, type]:
+    """What a cell of the user's own can be given beside sizes and dropout, and of which type: that of its default."""
+    if cell in CELLS:
+        return {}
+    parameters = inspect.signature(layer_class(cell).cell_class).parameters
+    return {
+        name: type(parameter.default)
+        for name, parameter in parameters.items()
+        if name not in _NOT_OPTIONS and type(parameter.default) in (bool, int, float, str)
+    }
+
+
+def load(path: Path | str | None = None) -> None:
+    """Runs a file that registers cells, once, and has the processes that this one starts do so too.
+
+    **Arguments:** `path`: the file. Default: the one that the environment variable names, if it does.
+    """
+    name = os.environ.get(VARIABLE, "") if path is None else str(path)
+    if not name:
+        return
+    file = Path(name).resolve()
+    module = f"rru_own_{file.stem}"
+    if getattr(sys.modules.get(module), "__file__", None) == str(file):
+        return
+    spec = importlib.util.spec_from_file_location(module, file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"cells must come from a Python file, got {name}")
+    before = cell_names()
+    sys.modules[module] = loaded = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(loaded)
+    except BaseException as error:
+        del sys.modules[module]
+        if isinstance(error, Exception):
+            raise ValueError(f"{name}: could not be run ({type(error).__name__}: {error})") from error
+        raise
+    if cell_names() == before:
+        raise ValueError(f"{name}: registers no cell; it should have a class decorated with @rru.register_cell(...)")
+    os.environ[VARIABLE] = str(file)

@@ -1,0 +1,80 @@
+"""A cell of one's own, in a file: trained and compared like the paper's."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rru.experiments import own, plans, presets
+from rru.nn import registry
+from rru.scan import operator
+
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+@pytest.fixture
+def janet(tmp_path, monkeypatch):
+    """The file that CONTRIBUTING.md shows; what it registers is forgotten afterwards."""
+    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    (tmp_path / "janet.py").write_text(source)
+    monkeypatch.setattr(registry, "_layers", dict(registry._layers))
+    monkeypatch.setattr(operator, "registered", dict(operator.registered))
+    monkeypatch.setenv(own.VARIABLE, "")
+    yield tmp_path / "janet.py"
+    sys.modules.pop("rru_own_janet", None)
+
+
+def test_its_settings_are_the_rrus_where_it_knows_them(janet):
+    own.load(janet)
+    for size in presets.sizes("ptb-words"):
+        mine, rrus = presets.load("ptb-words", "janet", size), presets.load("ptb-words", "rru", size)
+        unknown = {"output_size", "expansion", "relu_layers"}
+        expected = {key: value for key, value in rrus["model"].items() if key not in unknown} | {"cell": "janet"}
+        assert mine["model"] == expected
+        assert {**mine, "model": {}} == {**rrus, "model": {}}
+
+
+def test_its_own_options_can_be_set(janet):
+    own.load(janet)
+    config = presets.override(presets.load("bach", "janet", "smoke"), ["forget_bias=0.5"])
+    assert config["model"]["forget_bias"] == 0.5
+    assert presets.config_id(config) != presets.config_id(presets.load("bach", "janet", "smoke"))
+    with pytest.raises(ValueError, match=r"model\.expansion is only for rru; the config is of bach and janet"):
+        presets.override(config, ["model.expansion=2"])
+
+
+def test_plans_compare_it_where_it_is_asked_for(janet):
+    own.load(janet)
+    lines = [entry.line for entry in plans.load("table1", "smoke", tasks=["bach"], cells=["rru", "janet"]).entries]
+    assert lines == ["RRU", "janet"]
+    assert "janet" not in [entry.line for entry in plans.load("table1", "smoke").entries]
+
+
+def test_the_command_trains_it_and_processes_below_know_the_file(janet, tmp_path):
+    command = [sys.executable, "-c", "from rru.cli import main; main()"]
+    arguments = ["--cells", "janet.py", "train", "bach", "--cell", "janet", "--preset", "smoke", "--run-dir", "run"]
+    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_bytes())["status"] == "finished"
+    own.load(janet)
+    assert os.environ[own.VARIABLE] == str(janet)
+
+
+def test_a_file_that_is_of_no_use(janet, tmp_path):
+    with pytest.raises(ValueError, match=r"cells must come from a Python file, got .*missing\.py"):
+        own.load(tmp_path / "missing.py")
+    (tmp_path / "empty.py").write_text("")
+    with pytest.raises(ValueError, match=r"empty\.py: registers no cell"):
+        own.load(tmp_path / "empty.py")
+    (tmp_path / "broken.py").write_text("1 / 0")
+    with pytest.raises(ValueError, match=r"broken\.py: could not be run \(ZeroDivisionError: division by zero\)"):
+        own.load(tmp_path / "broken.py")
+
+
+def test_without_its_file_it_is_unknown(janet):
+    with pytest.raises(ValueError, match=r"cell must be one of rru, gru, lstm, mogrifier; got 'janet'"):
+        presets.load("bach", "janet", "smoke")
