@@ -11,13 +11,16 @@ loss, _ = task.loss(model, batch)
 ```
 """
 
+from collections.abc import Mapping
 from typing import Any
+
+from torch import nn
 
 from rru import data
 from rru.tasks.batches import Batch, Batches
 from rru.tasks.classification import ClassificationTask, ImageTask, ReviewTask
 from rru.tasks.language import LanguageTask
-from rru.tasks.models import Classifier, SequenceModel
+from rru.tasks.models import Classifier, SequenceModel, image_model, language_model, music_model, review_model
 from rru.tasks.music import MusicTask
 from rru.tasks.task import Task
 
@@ -33,6 +36,7 @@ __all__ = [
     "SequenceModel",
     "Task",
     "load",
+    "model",
     "task_names",
 ]
 
@@ -49,6 +53,36 @@ _OF_DATA = {"verify", "line_ends"}
 def task_names() -> tuple[str, ...]:
     """The names of all tasks, which are those of their data sets."""
     return tuple(data.CATALOGUE)
+
+
+def model(
+    name: str,
+    cell: str,
+    options: Mapping[str, Any],
+    budget: int,
+    *,
+    tokens: int | None = None,
+    stateful: bool = False,
+) -> nn.Module:
+    """A task's model without its data, as `Task.model` makes it.
+
+    **Arguments:**
+
+    - `name`: one of `task_names()`.
+    - `cell`, `options`, `budget`: as for `Task.model`.
+    - `tokens`: how many the vocabulary has, where inputs are tokens.
+    - `stateful`: for language: whether training carries the state on.
+    """
+    kind = data.entry(name).kind
+    if kind == "music":
+        return music_model(cell, options, budget)
+    if kind == "images":
+        return image_model(cell, options, budget)
+    if tokens is None:
+        raise ValueError(f"the model of {name} depends on how many tokens there are, got none")
+    if kind == "reviews":
+        return review_model(cell, options, budget, tokens)
+    return language_model(cell, options, budget, tokens, zero_state=stateful)
 
 
 def load(name: str, data_dir: data.Place = None, **options: Any) -> Task:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rru.data import Images, LabelledImages, LabelledTexts, Reviews, permutation
 from rru.nn import checks
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled
-from rru.tasks.models import Classifier, device_of, sized_model
+from rru.tasks.models import device_of, image_model, review_model
 from rru.tasks.task import SPLITS, Task, limited
 
 LABEL_SMOOTHING = 0.1
@@ -104,9 +104,8 @@ class ReviewTask(ClassificationTask):
         super().__init__(name, context, batch_size, lengths)
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        options = dict(cell_options)
-        size, count = options.pop("embedding_size", self._embedding_size), len(self.vocabulary)
-        return sized_model(Classifier, cell, options, budget, input_size=size, outputs=2, vocabulary_size=count)
+        options = {"embedding_size": self._embedding_size, **cell_options}
+        return review_model(cell, options, budget, len(self.vocabulary))
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         lengths = self._lengths[split][numbers]
@@ -153,7 +152,7 @@ class ImageTask(ClassificationTask):
         super().__init__(name, context, batch_size, lengths)
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        return sized_model(Classifier, cell, cell_options, budget, input_size=1, outputs=10)
+        return image_model(cell, cell_options, budget)
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         some = self._images[split]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rru.data import Text
 from rru.tasks.batches import Batch, Batches, groups, shuffled, windows
-from rru.tasks.models import SequenceModel, device_of, sized_model
+from rru.tasks.models import device_of, language_model
 from rru.tasks.task import SPLITS, Task, limited
 
 FRESH_SHARE = 0.1  # of the batches of a stateful epoch
@@ -76,19 +76,8 @@ class LanguageTask(Task):
         self._stride = max(context // 2, 1)
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        options = dict(cell_options)
-        size = options.pop("embedding_size", self._embedding_size)
-        count = len(self.vocabulary)
-        return sized_model(
-            SequenceModel,
-            cell,
-            options,
-            budget,
-            input_size=size,
-            outputs=count,
-            vocabulary_size=count,
-            zero_state=self.stateful,
-        )
+        options = {"embedding_size": self._embedding_size, **cell_options}
+        return language_model(cell, options, budget, len(self.vocabulary), zero_state=self.stateful)
 
     def steps_per_epoch(self) -> int:
         if self.stateful:

@@ -104,6 +104,34 @@ class Classifier(Recurrent):
         return self.head(h[-1]), last
 
 
+KEYS = 88
+
+
+def music_model(cell: str, options: Mapping[str, Any], budget: int) -> nn.Module:
+    """Logits of the 88 keys of the next step; arguments as for `sized_model`."""
+    return sized_model(SequenceModel, cell, options, budget, input_size=KEYS, outputs=KEYS)
+
+
+def language_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, *, zero_state: bool) -> nn.Module:
+    """Logits of the next of so many tokens; `options` have their `embedding_size`."""
+    options = dict(options)
+    size = options.pop("embedding_size")
+    sizes = {"input_size": size, "outputs": tokens, "vocabulary_size": tokens}
+    return sized_model(SequenceModel, cell, options, budget, **sizes, zero_state=zero_state)
+
+
+def review_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int) -> nn.Module:
+    """Logits of negative and positive, of texts of so many tokens; `options` have their `embedding_size`."""
+    options = dict(options)
+    size = options.pop("embedding_size")
+    return sized_model(Classifier, cell, options, budget, input_size=size, outputs=2, vocabulary_size=tokens)
+
+
+def image_model(cell: str, options: Mapping[str, Any], budget: int) -> nn.Module:
+    """Logits of the ten digits, of images read pixel by pixel."""
+    return sized_model(Classifier, cell, options, budget, input_size=1, outputs=10)
+
+
 def sized_model(
     kind: type[Recurrent],
     cell: str,

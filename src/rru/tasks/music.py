@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from rru.data import Music, without_empty_steps
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled, windows
-from rru.tasks.models import SequenceModel, device_of, sized_model
+from rru.tasks.models import KEYS, device_of, music_model
 from rru.tasks.task import SPLITS, Task, limited
 
-KEYS = 88
 EVALUATION_BATCH = 64
 
 
@@ -84,7 +83,7 @@ class MusicTask(Task):
                 raise ValueError(f"{name}: {split} must have a piece of at least two steps with a note, got none")
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        return sized_model(SequenceModel, cell, cell_options, budget, input_size=KEYS, outputs=KEYS)
+        return music_model(cell, cell_options, budget)
 
     def steps_per_epoch(self) -> int:
         return len(groups(len(self._training), self.batch_size))
