@@ -160,6 +160,11 @@ class Layer(nn.Module):
             x = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]
         return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
 
+    def initial_state(self, batch: int) -> PublicState:
+        """The state that sequences start from where none is given, in the form of `forward`'s: (cells, B, n) each."""
+        parts = zip(*(cell.initial_state(batch) for cell in self.cells), strict=True)
+        return self._first.public_state(tuple(torch.stack(part) for part in parts))
+
     def _states_before(self, state: PublicState | None, batch: int, batched: bool) -> list[State]:
         """The state each cell starts from."""
         if state is None:

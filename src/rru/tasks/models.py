@@ -46,15 +46,16 @@ class Recurrent(nn.Module):
         """The layers' outputs (T, B, p) and last state, from tokens (T, B) or features (T, B, m)."""
         x = inputs.to(self.head.weight.dtype) if self.embedding is None else self.embedding(inputs)  # (T, B, m)
         if state is None and self.zero_state:
-            state = self._zeros(x.shape[1])
+            state = self.initial_state(x.shape[1])
         output, last = self.layers(x, state, lengths=lengths)
         return output, last
 
-    def _zeros(self, batch: int) -> Tensor | tuple[Tensor, ...]:
-        cell = self.layers.cells[0]
-        shape = (len(self.layers.cells), batch, self.layers.hidden_size)
-        zeros = self.head.weight.new_zeros(shape)
-        return zeros if len(cell.state_names) == 1 else tuple(zeros for _ in cell.state_names)
+    def initial_state(self, batch: int) -> Tensor | tuple[Tensor, ...]:
+        """The state that sequences start from where none is given, (layers, B, n) for each part of it."""
+        state = self.layers.initial_state(batch)
+        if not self.zero_state:
+            return state
+        return torch.zeros_like(state) if isinstance(state, Tensor) else tuple(map(torch.zeros_like, state))
 
 
 class SequenceModel(Recurrent):

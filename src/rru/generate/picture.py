@@ -1,0 +1,55 @@
+"""A piece as a picture: a piano roll, the prompt in one colour and what was composed in another."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from rru.generate.midi import LOWEST
+from rru.generate.music import Piece, notes
+
+STEP, KEY = 14, 7  # pixels
+LEFT, TOP, BOTTOM = 46, 12, 40
+PAPER, LINE, BAR, INK = "#ffffff", "#eceff3", "#c5ccd6", "#39424e"
+PROMPT, MADE = "#8793a3", "#1f6feb"
+NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
+
+
+def draw(piece: Piece, path: Path) -> None:
+    """Writes a picture of a piece as a PNG."""
+    sounding = np.flatnonzero(piece.roll.any(0))
+    low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (39, 51)
+    low, high = max(low - 2, 0), min(high + 2, piece.roll.shape[1] - 1)
+    width, height = LEFT + STEP * len(piece.roll) + 12, TOP + KEY * (high - low + 1) + BOTTOM
+    image = Image.new("RGB", (width, height), PAPER)
+    pen = ImageDraw.Draw(image)
+    bottom = height - BOTTOM
+    for key in range(low, high + 1):
+        note, y = LOWEST + key, bottom - KEY * (key - low)
+        if note % 12 == 0:
+            pen.line([(LEFT, y), (width - 12, y)], fill=BAR)
+            pen.text((6, y - KEY - 3), f"{NAMES[0]}{note // 12 - 1}", fill=INK)
+        elif note % 12 in (1, 3, 6, 8, 10):
+            pen.rectangle([LEFT, y - KEY, width - 12, y], fill=LINE)
+    for step in range(0, len(piece.roll) + 1, piece.steps_per_bar):
+        x = LEFT + STEP * step
+        pen.line([(x, TOP), (x, bottom)], fill=BAR)
+        if step < len(piece.roll):
+            pen.text((x + 2, bottom + 3), str(step // piece.steps_per_bar + 1), fill=INK)
+    for key, start, length in notes(piece.roll):
+        for first, last, colour in _coloured(start, start + length, piece.prompt):
+            y = bottom - KEY * (key - low)
+            box = [LEFT + STEP * first + 1, y - KEY + 1, LEFT + STEP * last - 1, y - 1]
+            pen.rounded_rectangle(box, radius=2, fill=colour)
+    x = LEFT
+    for colour, text in ((PROMPT, "prompt"), (MADE, "composed")):
+        pen.rounded_rectangle([x, height - 16, x + 12, height - 8], radius=2, fill=colour)
+        pen.text((x + 17, height - 18), text, fill=INK)
+        x += 90
+    image.save(path, format="PNG", optimize=True)
+
+
+def _coloured(start: int, end: int, prompt: int) -> list[tuple[int, int, str]]:
+    """A note's parts, before and after the prompt's end."""
+    parts = [(start, min(end, prompt), PROMPT), (max(start, prompt), end, MADE)]
+    return [(first, last, colour) for first, last, colour in parts if first < last]
