@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from rru import data, tasks
 from rru.data.vocabulary import Vocabulary
@@ -15,9 +15,9 @@ from rru.experiments.execute import VOCABULARY
 from rru.experiments.schema import Config
 from rru.training import Run, RunError
 from rru.training.checkpoint import MODEL, unpack
+from rru.training.files import read_folder
 
 CONFIG = "config.toml"
-SIZE_LIMIT = 1 << 33  # bytes of weights
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Trained:
 
     path: Path
     config: Config
-    model: nn.Module
+    model: tasks.Recurrent
     vocabulary: Vocabulary | None
     epoch: int | None
     result: Mapping[str, Any] | None
@@ -54,9 +54,8 @@ class Trained:
     def check_kind(self, *kinds: str, to: str) -> None:
         """Raises unless it is of one of these kinds; `to` says what for."""
         if self.kind not in kinds:
-            raise RunError(
-                f"{self.path}: to {to}, a run must be of {' or '.join(_tasks(*kinds))}; this one is of {self.task}"
-            )
+            known = ", ".join(name for name in tasks.task_names() if data.entry(name).kind in kinds)
+            raise RunError(f"{self.path}: to {to}, a run must be of one of {known}; this one is of {self.task}")
 
 
 def load(place: Path | str) -> Trained:
@@ -80,13 +79,13 @@ def load(place: Path | str) -> Trained:
 
 
 def _from_export(path: Path) -> Trained:
+    files = read_folder(path)
     try:
-        config = presets.checked(tomllib.loads((path / CONFIG).read_text("utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path / CONFIG}: cannot be read ({error})") from error
-    if (path / MODEL).stat().st_size > SIZE_LIMIT:
-        raise RunError(f"{path / MODEL}: has more than {SIZE_LIMIT} bytes, which no model of ours has")
-    return _trained(path, config, unpack((path / MODEL).read_bytes(), path / MODEL), None, None)
+        config = presets.checked(tomllib.loads(files[CONFIG].decode()))
+        weights = unpack(files[MODEL], path / MODEL)
+    except (KeyError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: is not a folder that `rru export` made ({error})") from error
+    return _trained(path, config, weights, None, None)
 
 
 def _trained(
@@ -107,7 +106,3 @@ def _trained(
     except (RuntimeError, ValueError) as error:
         raise RunError(f"{path}: its weights are not those its settings describe: {error}") from error
     return Trained(path, config, model.eval(), vocabulary, epoch, result)
-
-
-def _tasks(*kinds: str) -> list[str]:
-    return [name for name in tasks.task_names() if data.entry(name).kind in kinds]

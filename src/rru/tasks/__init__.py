@@ -14,13 +14,19 @@ loss, _ = task.loss(model, batch)
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
 from rru import data
 from rru.tasks.batches import Batch, Batches
 from rru.tasks.classification import ClassificationTask, ImageTask, ReviewTask
 from rru.tasks.language import LanguageTask
-from rru.tasks.models import Classifier, SequenceModel, image_model, language_model, music_model, review_model
+from rru.tasks.models import (
+    Classifier,
+    Recurrent,
+    SequenceModel,
+    image_model,
+    language_model,
+    music_model,
+    review_model,
+)
 from rru.tasks.music import MusicTask
 from rru.tasks.task import Task
 
@@ -32,6 +38,7 @@ __all__ = [
     "ImageTask",
     "LanguageTask",
     "MusicTask",
+    "Recurrent",
     "ReviewTask",
     "SequenceModel",
     "Task",
@@ -63,7 +70,7 @@ def model(
     *,
     tokens: int | None = None,
     stateful: bool = False,
-) -> nn.Module:
+) -> Recurrent:
     """A task's model without its data, as `Task.model` makes it.
 
     **Arguments:**

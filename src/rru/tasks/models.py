@@ -108,12 +108,12 @@ class Classifier(Recurrent):
 KEYS = 88
 
 
-def music_model(cell: str, options: Mapping[str, Any], budget: int) -> nn.Module:
+def music_model(cell: str, options: Mapping[str, Any], budget: int) -> Recurrent:
     """Logits of the 88 keys of the next step; arguments as for `sized_model`."""
     return sized_model(SequenceModel, cell, options, budget, input_size=KEYS, outputs=KEYS)
 
 
-def language_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, *, zero_state: bool) -> nn.Module:
+def language_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, *, zero_state: bool) -> Recurrent:
     """Logits of the next of so many tokens; `options` have their `embedding_size`."""
     options = dict(options)
     size = options.pop("embedding_size")
@@ -121,14 +121,14 @@ def language_model(cell: str, options: Mapping[str, Any], budget: int, tokens: i
     return sized_model(SequenceModel, cell, options, budget, **sizes, zero_state=zero_state)
 
 
-def review_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int) -> nn.Module:
+def review_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int) -> Recurrent:
     """Logits of negative and positive, of texts of so many tokens; `options` have their `embedding_size`."""
     options = dict(options)
     size = options.pop("embedding_size")
     return sized_model(Classifier, cell, options, budget, input_size=size, outputs=2, vocabulary_size=tokens)
 
 
-def image_model(cell: str, options: Mapping[str, Any], budget: int) -> nn.Module:
+def image_model(cell: str, options: Mapping[str, Any], budget: int) -> Recurrent:
     """Logits of the ten digits, of images read pixel by pixel."""
     return sized_model(Classifier, cell, options, budget, input_size=1, outputs=10)
 
@@ -143,7 +143,7 @@ def sized_model(
     outputs: int,
     vocabulary_size: int | None = None,
     zero_state: bool = False,
-) -> nn.Module:
+) -> Recurrent:
     """The model with the largest hidden size whose parameters, all counted, do not exceed `budget`.
 
     **Arguments:**
@@ -158,7 +158,7 @@ def sized_model(
     layer = layer_class(cell)
     _check_options(cell, layer, options)
 
-    def build(hidden_size: int) -> nn.Module:
+    def build(hidden_size: int) -> Recurrent:
         layers: Layer = layer(input_size, hidden_size, **options)
         features = hidden_size if kind is Classifier else layers.output_size
         return kind(layers, features, outputs, vocabulary_size=vocabulary_size, zero_state=zero_state)

@@ -1,0 +1,172 @@
+"""Exported models, in runtimes that know nothing of rru."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import rru
+from rru.data.vocabulary import Vocabulary
+from rru.generate import export, load
+from rru.training import RunError
+
+CASES = {
+    "rru": ("bach", "rru", ()),
+    "rru, two layers of words": ("ptb-words", "rru", ()),
+    "rru, every variant": (
+        "bach",
+        "rru",
+        ("relu_layers=3", "normalize=false", "rezero=scalar", "residual=unscaled", "activate_outputs=true"),
+    ),
+    "gru": ("bach", "gru", ()),
+    "gru, reset after": ("bach", "gru", ("reset_after=true",)),
+    "lstm": ("bach", "lstm", ("num_layers=2",)),
+    "mogrifier": ("bach", "mogrifier", ()),
+    "mogrifier of full rank": ("bach", "mogrifier", ("rank=0", "budget=100k")),
+    "lstm, reviews": ("imdb", "lstm", ()),
+    "rru, images": ("mnist", "rru", ()),
+}
+
+
+@pytest.fixture(params=CASES)
+def exported(request, untrained_run, tmp_path):
+    """A model with all its parameters in use, and the folder it was exported to."""
+    task, cell, changes = CASES[request.param]
+    tokens = Vocabulary.of([f"w{i}" for i in range(40)], "words") if task in ("ptb-words", "imdb") else None
+    trained = load(untrained_run(task, cell, tokens, changes))
+    torch.manual_seed(0)
+    for name, parameter in trained.model.named_parameters():
+        if "bias" in name or name.endswith("Z"):
+            torch.nn.init.uniform_(parameter, -0.1, 0.1)
+    export(trained, tmp_path / "model", "onnx")
+    return trained, tmp_path / "model"
+
+
+def inputs_for(trained, steps, batch):
+    if trained.vocabulary is not None:
+        return torch.randint(0, len(trained.vocabulary), (steps, batch))
+    return torch.rand(steps, batch, trained.model.layers.input_size).round()
+
+
+def state_of(state):
+    return [state] if isinstance(state, torch.Tensor) else list(state)
+
+
+def test_whole_sequences_are_equal_to_pytorchs(exported):
+    trained, folder = exported
+    session = onnxruntime.InferenceSession(folder / "sequence.onnx")
+    for steps in (1, 7, 500):
+        for batch in (1, 5):
+            inputs = inputs_for(trained, steps, batch)
+            with torch.no_grad():
+                logits, last = trained.model(inputs)
+            for found, expected in zip(
+                session.run(None, {"input": inputs.numpy()}), [logits, *state_of(last)], strict=True
+            ):
+                np.testing.assert_allclose(found, expected.numpy(), rtol=0, atol=1e-5)
+
+
+def test_single_steps_are_equal_to_pytorchs(exported):
+    trained, folder = exported
+    session = onnxruntime.InferenceSession(folder / "step.onnx")
+    first = dict(np.load(folder / "initial_state.npz", allow_pickle=False))
+    for batch in (1, 5):
+        state = {name: np.repeat(part, batch, axis=1) for name, part in first.items()}
+        inputs = inputs_for(trained, 7, batch)
+        for step in range(7):
+            found, *after = session.run(None, {"input": inputs[step].numpy(), **state})
+            state = dict(zip(state, after, strict=True))
+            with torch.no_grad():
+                logits, last = trained.model(inputs[: step + 1])
+            expected = logits[-1] if trained.kind in ("music", "words") else logits
+            np.testing.assert_allclose(found, expected.numpy(), rtol=0, atol=1e-5)
+            for part, wanted in zip(after, state_of(last), strict=True):
+                np.testing.assert_allclose(part, wanted.numpy(), rtol=0, atol=1e-5)
+
+
+def test_time_is_a_loop_in_the_graph_and_not_unrolled(exported):
+    trained, folder = exported
+    kinds = [node.op_type for node in onnx.load(folder / "sequence.onnx").graph.node]
+    assert kinds.count("Scan") == len(trained.model.layers.cells)
+    assert len(kinds) < 40
+
+
+def test_a_process_with_only_onnxruntime_and_numpy_runs_it(chorales, tmp_path):
+    trained = load(chorales)
+    export(trained, tmp_path / "model", "onnx")
+    inputs = inputs_for(trained, 9, 3)
+    np.save(tmp_path / "inputs.npy", inputs.numpy())
+    code = (
+        "import sys, numpy as np, onnxruntime\n"
+        "logits = onnxruntime.InferenceSession('model/sequence.onnx').run(None, {'input': np.load('inputs.npy')})[0]\n"
+        "np.save('logits.npy', logits)\n"
+        "assert 'torch' not in sys.modules and 'rru' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with torch.no_grad():
+        expected = trained.model(inputs)[0].numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected, rtol=0, atol=1e-5)
+
+
+def test_safetensors_give_the_model_back(chorales, tmp_path):
+    trained = load(chorales)
+    files = export(trained, tmp_path / "model", "safetensors")
+    assert files == ["README.md", "config.toml", "model.safetensors"]
+    again = rru.load(tmp_path / "model")
+    assert again.config == trained.config
+    x = inputs_for(trained, 9, 3)
+    with torch.no_grad():
+        assert again.model(x)[0].equal(trained.model(x)[0])
+
+
+def test_torch_export_gives_a_program_with_free_time_and_batch(chorales, tmp_path):
+    trained = load(chorales)
+    export(trained, tmp_path / "model", "torch-export")
+    program = torch.export.load(tmp_path / "model" / "model.pt2").module()
+    for steps, batch in ((3, 2), (40, 7)):
+        x = inputs_for(trained, steps, batch)
+        with torch.no_grad():
+            torch.testing.assert_close(program(x)[0], trained.model(x)[0], rtol=0, atol=1e-5)
+
+
+def test_the_card_has_results_data_and_licence(chorales, tmp_path):
+    trained = load(chorales)
+    export(trained, tmp_path / "model", "onnx")
+    card = (tmp_path / "model" / "README.md").read_text()
+    for expected in (
+        f"{trained.result['test']['nll']:.4f}",
+        "Bach chorales",
+        "Licence: The notes are facts",
+        "step.onnx",
+    ):
+        assert expected in card
+
+
+def test_what_cannot_be_exported(chorales, tmp_path):
+    trained = load(chorales)
+    with pytest.raises(ValueError, match="format must be safetensors, onnx or torch-export, got 'pickle'"):
+        export(trained, tmp_path / "model", "pickle")
+    tmp_path.joinpath("there").mkdir()
+    with pytest.raises(ValueError, match="is there already; export makes a new folder"):
+        export(trained, tmp_path / "there", "onnx")
+
+
+def test_an_exported_folder_that_was_changed(chorales, tmp_path):
+    export(load(chorales), tmp_path / "model", "safetensors")
+    (tmp_path / "model" / "config.toml").write_text("")
+    with pytest.raises(RunError, match=r"config\.toml: has 0 bytes where"):
+        rru.load(tmp_path / "model")
+
+
+def test_a_run_without_weights(tmp_path):
+    from rru.experiments import presets
+    from rru.training import Run
+
+    Run.create(tmp_path / "run", presets.load("bach", "rru", "smoke"))
+    with pytest.raises(RunError, match="has no weights to use yet, as no epoch of it was completed"):
+        rru.load(tmp_path / "run")

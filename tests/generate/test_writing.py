@@ -1,0 +1,85 @@
+"""Text that a model writes."""
+
+import re
+
+import pytest
+import torch
+
+from rru.data.vocabulary import Vocabulary
+from rru.generate import load, unknown_tokens, write
+from rru.training import RunError
+
+
+@pytest.fixture(scope="module")
+def words(untrained_run):
+    return load(untrained_run("ptb-words", vocabulary=Vocabulary.of([f"word{i}" for i in range(60)], "words")))
+
+
+@pytest.fixture(scope="module")
+def bytes_model(untrained_run):
+    return load(untrained_run("enwik8", vocabulary=Vocabulary.of([chr(i) for i in range(256)], "bytes")))
+
+
+def test_it_is_as_long_as_asked_and_of_words_of_the_vocabulary(words):
+    pieces = list(write(words, "word1 word2", 30))
+    assert len(pieces) == 30
+    assert all(re.fullmatch(r" word\d+", piece) for piece in pieces)
+
+
+def test_the_seed_decides(words):
+    one, same, other = ("".join(write(words, "word1", 20, seed=seed)) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_it_comes_piece_by_piece(words, monkeypatch):
+    calls = []
+    forward = words.model.forward
+    monkeypatch.setattr(words.model, "forward", lambda *a, **k: calls.append(1) or forward(*a, **k))
+    pieces = write(words, "word1", 1000)
+    assert not calls
+    next(pieces)
+    assert len(calls) == 1
+
+
+def test_the_model_reads_what_it_wrote(words):
+    """Each word is drawn from what the model gives for the whole text before it."""
+    text = ("word1" + "".join(write(words, "word1", 12, top_k=1))).split()
+    numbers = torch.tensor([words.vocabulary.ids[word] for word in text])[:, None]
+    with torch.no_grad():
+        logits = words.model(numbers)[0][:-1, 0]
+    logits[:, [words.vocabulary.padding, words.vocabulary.unknown]] = -torch.inf
+    assert logits.argmax(-1).tolist() == numbers[1:, 0].tolist()
+
+
+def test_an_empty_prompt_will_do(words):
+    assert len(list(write(words, "", 5))) == 5
+
+
+def test_bytes_come_out_as_whole_characters(bytes_model):
+    text = "".join(write(bytes_model, "Zürich", 200))
+    assert text
+    assert text.encode("utf-8", "strict")
+
+
+def test_words_that_are_unknown():
+    vocabulary = Vocabulary.of(["the", "cat"], "words")
+    assert unknown_tokens(vocabulary, "the dog the dog sat") == ["dog", "sat"]
+    assert unknown_tokens(Vocabulary.of("abc_", "characters"), "a ßb") == ["ß"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length": 0}, "length must be at least 1, got 0"),
+        ({"length": 5, "temperature": -1}, "temperature must be above 0 and finite, got -1"),
+        ({"length": 5, "top_k": 0}, "top_k must be at least 1, got 0"),
+    ],
+)
+def test_bad_arguments(words, options, message):
+    with pytest.raises(ValueError, match=message):
+        write(words, "word1", **options)
+
+
+def test_a_run_of_another_task(trained):
+    with pytest.raises(RunError, match=r"to write, a run must be of one of ptb-words, .*; this one is of bach"):
+        write(trained, "hello", 5)
