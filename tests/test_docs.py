@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import rru
+from rru.experiments import execute, presets
 from rru.nn import registry
 from rru.scan import operator
 
@@ -22,6 +23,16 @@ BLOCKS = [
     if document.name != "CONTRIBUTING.md"  # its cell is run by tests/nn/test_registry.py
     for index, block in enumerate(re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL))
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder_with_a_run(tmp_path_factory):
+    """Where documents speak of runs/bach/rru/53cb2bd5b0ab, there is one."""
+    folder = tmp_path_factory.mktemp("documents")
+    execute.start(presets.load("bach", "rru", "smoke"), folder / "runs/bach/rru/53cb2bd5b0ab")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -63,7 +63,7 @@ def load(place: Path | str) -> Trained:
 
     ```python
     trained = rru.load("runs/bach/rru/53cb2bd5b0ab")
-    logits, state = trained.model(inputs)
+    logits, state = trained.model(torch.zeros(20, 1, 88))  # (20, 1, 88)
     ```
 
     **Arguments:** `place`: a run's folder, whose best weights are taken, or a folder that `rru export` made.
