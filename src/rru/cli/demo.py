@@ -10,15 +10,18 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 from rich.text import Text
 
+from rru import generate
 from rru.cli.console import err, line, out, plain_errors
 from rru.cli.display import bars, seconds
 from rru.cli.train import ROOT, Threads, set_threads
 from rru.experiments import execute, presets
 from rru.experiments.own import CELLS
+from rru.generate import score
 from rru.training import Evaluated, Event, Result, Run, Started, Stepped, stop_on_signals
 
 TASK = "bach"
 LEVELS = "▁▂▃▄▅▆▇█"
+BARS = 16
 
 
 def demo(
@@ -47,6 +50,7 @@ def demo(
             line("stopped; the same command goes on")
             raise typer.Exit(130)
         _show(results, {cell: Run(folder) for cell, folder in folders.items()})
+        _compose(results, folders)
 
 
 def _row(progress: Progress, row: TaskID, cell: str) -> Callable[[Event], None]:
@@ -90,6 +94,18 @@ def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
     line("NLL: nats for a step of 88 keys, lower is better; the best epoch by validation, tested once.")
     line("These are the chorales that ship with rru, not JSB Chorales; one seed, and settings not tuned for them.")
     line(f"Runs: {', '.join(str(run.path) for run in runs.values())}")
+
+
+def _compose(results: dict[str, Result], folders: dict[str, Path]) -> None:
+    """Sixteen bars by the cell that tested best, in its run's folder."""
+    scores = {cell: result.test["nll"] for cell, result in results.items() if result.test}
+    if not scores:
+        return
+    best = min(scores, key=scores.__getitem__)
+    trained = generate.load(folders[best])
+    piece = generate.compose(trained, score.prompt(trained, None, 0, 0), BARS * score.bar(trained))
+    midi, picture, sound = score.write(piece, folders[best] / "music" / "chorale.mid")
+    line(f"{best} goes on from two bars of a chorale it has never seen; listen: {sound} (notes: {midi}, {picture})")
 
 
 def _epochs(run: Run) -> list[dict[str, dict[str, float]]]:
