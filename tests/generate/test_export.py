@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import rru
+from rru import tasks
 from rru.data.vocabulary import Vocabulary
-from rru.generate import export, load
+from rru.generate import export, load, onnx_graph
 from rru.training import RunError
 
 CASES = {
@@ -170,3 +171,17 @@ def test_a_run_without_weights(tmp_path):
     Run.create(tmp_path / "run", presets.load("bach", "rru", "smoke"))
     with pytest.raises(RunError, match="has no weights to use yet, as no epoch of it was completed"):
         rru.load(tmp_path / "run")
+
+
+def test_a_cell_of_ones_own_needs_no_more_equations(own_cell):
+    model = tasks.model("bach", "janet", {"forget_bias": 0.5}, 60_000).eval()
+    x = torch.rand(30, 3, 88).round()
+    session = onnxruntime.InferenceSession(onnx_graph.sequence_model(model).SerializeToString())
+    with torch.no_grad():
+        np.testing.assert_allclose(session.run(None, {"input": x.numpy()})[0], model(x)[0].numpy(), rtol=0, atol=1e-5)
+
+
+def test_a_function_that_has_no_translation_is_named(own_cell, monkeypatch):
+    monkeypatch.setattr(own_cell["JANETCell"], "project", lambda self, x: torch.sin(x))
+    with pytest.raises(ValueError, match=r"sin has no translation to ONNX; a cell to be exported may use add, chunk"):
+        onnx_graph.sequence_model(tasks.model("bach", "janet", {}, 60_000))

@@ -10,22 +10,9 @@ import pytest
 import torch
 
 import rru
-from rru.nn import registry
-from rru.scan import operator
 from tests.variants import Variant, assert_same, randomize
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
-
-
-@pytest.fixture
-def own_cell(monkeypatch):
-    """The cell that CONTRIBUTING.md adds, forgotten again afterwards."""
-    for known in (registry._layers, operator.registered):
-        monkeypatch.setitem(known, "janet", None)
-    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
-    names = {"__name__": "own_cell"}
-    exec(source, names)
-    return names
 
 
 def test_the_same_file_works_inside_the_package(tmp_path):

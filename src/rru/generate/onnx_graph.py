@@ -67,7 +67,7 @@ class Symbol:
         name = getattr(function, "__name__", str(function)).strip("_")
         (this, *_) = [value for value in args if isinstance(value, Symbol)]
         if name not in _FUNCTIONS:
-            raise NotImplementedError(
+            raise ValueError(
                 f"{name} has no translation to ONNX; a cell to be exported may use {', '.join(sorted(_FUNCTIONS))}"
             )
         return _FUNCTIONS[name](this.graph, *args, **(kwargs or {}))  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ class Symbol:
 
     def __getitem__(self, index: Any) -> "Symbol":
         if not (isinstance(index, tuple) and len(index) == 2 and index[0] is ... and isinstance(index[1], slice)):
-            raise NotImplementedError(f"a cell to be exported may cut features only, x[..., a:b]; got {index!r}")
+            raise ValueError(f"a cell to be exported may cut features only, x[..., a:b]; got {index!r}")
         first, last, step = index[1].indices(self.features)
         integers = [self.graph.integers(value) for value in (first, last, -1, step)]
         (name,) = self.graph.add("Slice", [self.name, *integers])
@@ -126,7 +126,7 @@ def _rms_norm(
     graph: Graph, x: Symbol, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Symbol:
     if tuple(shape) != (x.features,) or weight is not None or eps is None:
-        raise NotImplementedError("rms_norm is translated to ONNX over all features, without weights, with an eps")
+        raise ValueError("rms_norm is translated to ONNX over all features, without weights, with an eps")
     (square,) = graph.add("Mul", [x.name, x.name])
     (mean,) = graph.add("ReduceMean", [square, graph.integers(-1)], keepdims=1)
     (shifted,) = graph.add("Add", [mean, graph.constant(np.array(eps, np.float32))])
@@ -136,7 +136,7 @@ def _rms_norm(
 
 def _chunk(graph: Graph, x: Symbol, chunks: int, dim: int = -1) -> list[Symbol]:
     if dim != -1 or x.features % chunks:
-        raise NotImplementedError(f"chunk is translated to ONNX along features, evenly; got {chunks} along {dim}")
+        raise ValueError(f"chunk is translated to ONNX along features, evenly; got {chunks} along {dim}")
     names = graph.add("Split", [x.name], chunks, axis=-1, num_outputs=chunks)
     return [Symbol(graph, name, x.features // chunks) for name in names]
 
