@@ -1,12 +1,16 @@
 """Training by command, on the embedded chorales."""
 
+import io
 import json
+import sys
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from rru.cli import app
+from rru.cli import app, display
 from rru.cli.demo import sparkline
+from rru.experiments import presets
 
 
 @pytest.fixture
@@ -75,3 +79,21 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, argume
 
 def test_a_learning_curve_is_drawn_from_low_to_high():
     assert sparkline([3.0, 2.0, 1.0], 1.0, 3.0) == "█▅▁"
+
+
+def test_the_demo_in_a_terminal_shows_every_cell_at_work_then_a_table_and_curves(rru_command, tmp_path, monkeypatch):
+    module, load = sys.modules["rru.cli.demo"], presets.load
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+    for each in (module, display):
+        monkeypatch.setattr(each, "err", terminal)
+    few = ["task.limit=2", "task.evaluation_limit=2"]
+    monkeypatch.setattr(presets, "load", lambda task, cell, size: presets.override(load(task, cell, "smoke"), few))
+    ran = rru_command("demo")
+    assert ran.exit_code == 0, ran.output
+    for cell in ("rru", "gru", "lstm", "mogrifier"):
+        assert f"{cell:<9}" in terminal.file.getvalue()
+        (result,) = tmp_path.glob(f"runs/bach/{cell}/*/result.json")
+        assert f"{json.loads(result.read_bytes())['test']['nll']:.3f}" in ran.output
+    assert "waits" in terminal.file.getvalue()
+    assert "▁" in ran.output
+    assert "█" in ran.output
