@@ -52,6 +52,10 @@ def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
     assert len({result["test"]["nll"] for result in results}) == 2
 
 
+def test_a_seed_among_the_changes_counts(rru_command):
+    assert "bach, rru, seed 3:" in rru_command(*smoke("--set", "seed=3", "--set", "limit=1")).output
+
+
 def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
     assert "no runs" in rru_command("runs").output
     rru_command(*smoke("--run-dir", "runs/mine"))

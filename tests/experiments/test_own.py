@@ -57,6 +57,7 @@ def test_plans_compare_it_where_it_is_asked_for(janet):
 def test_the_command_trains_it_and_processes_below_know_the_file(janet, tmp_path):
     command = [sys.executable, "-c", "from rru.cli import main; main()"]
     arguments = ["--cells", "janet.py", "train", "bach", "--cell", "janet", "--preset", "smoke", "--run-dir", "run"]
+    arguments += ["--set", "task.limit=2", "--set", "task.evaluation_limit=2"]
     done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_bytes())["status"] == "finished"
@@ -77,4 +78,19 @@ def test_a_file_that_is_of_no_use(janet, tmp_path):
 
 def test_without_its_file_it_is_unknown(janet):
     with pytest.raises(ValueError, match=r"cell must be one of rru, gru, lstm, mogrifier; got 'janet'"):
+        presets.load("bach", "janet", "smoke")
+
+
+def test_a_run_of_it_asks_for_its_file(janet):
+    own.load(janet)
+    config = presets.load("bach", "janet", "smoke")
+    registry._layers.pop("janet")
+    with pytest.raises(ValueError, match=r"or one of a file named by `rru --cells FILE \.\.\.`; got 'janet'"):
+        presets.checked(config)
+
+
+def test_an_option_of_it_that_nothing_would_set_is_named(janet):
+    janet.write_text(janet.read_text().replace("forget_bias: float = 1.0", "forget_bias: float"))
+    own.load(janet)
+    with pytest.raises(ValueError, match=r"cell 'janet': its option forget_bias must have a default"):
         presets.load("bach", "janet", "smoke")

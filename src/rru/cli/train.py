@@ -26,9 +26,9 @@ Root = Annotated[Path, typer.Option("--runs", help="The folder that runs are in.
 
 def train(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task: bach, jsb, ptb-words, ...")],
-    cell: Annotated[str, typer.Option(help="rru, gru, lstm or mogrifier.")] = "rru",
+    cell: Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of `rru --cells FILE`.")] = "rru",
     preset: Annotated[str, typer.Option(help="paper (exact), cpu (about ten minutes) or smoke (seconds).")] = "paper",
-    seed: Annotated[int, typer.Option(min=0, help="All randomness depends on it.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="All randomness depends on it. Default: 0.")] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Changes a setting of the preset.")
     ] = None,
@@ -43,7 +43,8 @@ def train(
 ) -> None:
     """Train a cell on a task. The same command again goes on where it was stopped, or shows what came of it."""
     with plain_errors():
-        config = presets.override(presets.load(task, cell, preset), [*(changes or []), f"schedule.seed={seed}"])
+        seeded = [] if seed is None else [f"schedule.seed={seed}"]
+        config = presets.override(presets.load(task, cell, preset), [*seeded, *(changes or [])])
         _run(config, run_dir or execute.run_folder(config, ROOT), device, threads, data_dir, events)
 
 

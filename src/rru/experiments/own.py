@@ -27,11 +27,11 @@ def options(cell: str) -> dict[str, type]:
     if cell in CELLS:
         return {}
     parameters = inspect.signature(layer_class(cell).cell_class).parameters
-    return {
-        name: type(parameter.default)
-        for name, parameter in parameters.items()
-        if name not in _NOT_OPTIONS and type(parameter.default) in (bool, int, float, str)
-    }
+    defaults = {name: parameter.default for name, parameter in parameters.items() if name not in _NOT_OPTIONS}
+    for name, default in defaults.items():
+        if default is inspect.Parameter.empty:
+            raise ValueError(f"cell {cell!r}: its option {name} must have a default, has none")
+    return {name: type(default) for name, default in defaults.items() if type(default) in (bool, int, float, str)}
 
 
 def load(path: Path | str | None = None) -> None:
