@@ -1,10 +1,12 @@
 """A run's folder: what is in it, that it is written whole, and that it may be moved."""
 
 import errno
+import fcntl
 import json
 import math
 import os
 import shutil
+import threading
 import tomllib
 
 import pytest
@@ -157,6 +159,16 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(type(tmp_path), "replace", lambda self, to: (happened.append("named"), replace(self, to))[1])
     files.write_file(tmp_path / "result.json", b"{}")
     assert [os.path.basename(entry).split("-")[0] for entry in happened] == [".unfinished", "named", tmp_path.name]
+
+
+def test_asking_for_a_runs_status_keeps_nobody_from_training_it(tmp_path):
+    run = Run.create(tmp_path / "run", CONFIG)
+    descriptor = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    timer = threading.Timer(0.05, os.close, [descriptor])
+    timer.start()
+    assert train_in(tmp_path / "run").status == "finished"
+    timer.join()
 
 
 class TestResult:

@@ -25,7 +25,7 @@ from typing import Any
 from rru.experiments import own, schema
 from rru.experiments.schema import KEYS, Config, Key, checked, did_you_mean
 
-__all__ = ["cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
+__all__ = ["Config", "cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
 
 _FOLDER = resources.files("rru.experiments").joinpath("presets")
 _DEFAULTS = "defaults"

@@ -16,7 +16,9 @@ Nothing in it names its place: it may be moved.
 import fcntl
 import json
 import os
+import re
 import shutil
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -90,13 +92,11 @@ class Run:
         except OSError as error:
             raise cannot_write(self.path / "lock", error) from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(descriptor):
                 owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 raise RunError(
                     f"{self.path}: process {owner} is training here; wait for it to end, or end it, then resume"
-                ) from None
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             for folder in (self.path, self.path / "checkpoint", self.path / "best"):
@@ -180,7 +180,8 @@ class Run:
     @property
     def best_epochs(self) -> list[int]:
         """The epochs whose weights are kept, the best last."""
-        return sorted(int(path.name.removeprefix("epoch-")) for path in (self.path / "best").glob("epoch-*"))
+        names = (path.name for path in (self.path / "best").glob("epoch-*"))
+        return sorted(int(name.removeprefix("epoch-")) for name in names if re.fullmatch(r"epoch-[0-9]{4,9}", name))
 
     def _best(self, epoch: int) -> Path:
         return self.path / "best" / f"epoch-{epoch:04}"
@@ -203,6 +204,18 @@ class Run:
     @property
     def _metrics_file(self) -> Path:
         return self.path / "metrics.jsonl"
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the lock; False if another process keeps it. Whoever asks for a run's status has it for a moment only."""
+    for _ in range(50):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        else:
+            return True
+    return False
 
 
 def _is_object(line: bytes) -> bool:
