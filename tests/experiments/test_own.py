@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rru.experiments import own, plans, presets
+from rru.experiments import execute, own, plans, presets
 from rru.nn import registry
 from rru.scan import operator
+from rru.training import RunError
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
@@ -94,3 +95,19 @@ def test_an_option_of_it_that_nothing_would_set_is_named(janet):
     own.load(janet)
     with pytest.raises(ValueError, match=r"cell 'janet': its option forget_bias must have a default"):
         presets.load("bach", "janet", "smoke")
+
+
+def test_a_run_of_it_ends_with_its_file_as_it_was(janet, tmp_path):
+    own.load(janet)
+    config = presets.override(presets.load("bach", "janet", "smoke"), ["task.limit=1", "task.evaluation_limit=1"])
+    assert execute.start(config, tmp_path / "run", stop=lambda: True).status == "stopped"
+    before = janet.read_text()
+    janet.write_text(before + "# another cell now\n")
+    with pytest.raises(RunError, match=r"the cell's file was changed since this run began"):
+        execute.start(config, tmp_path / "run")
+    janet.write_text(before)
+    result = execute.start(config, tmp_path / "run")
+    assert execute.evaluate(tmp_path / "run", "test") == result.test
+    janet.write_text(before + "# another cell now\n")
+    with pytest.raises(RunError, match=r"as it was then: .*run/cell\.py"):
+        execute.evaluate(tmp_path / "run", "test")

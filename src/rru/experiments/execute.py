@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from rru import tasks
-from rru.experiments import presets
+from rru.experiments import own, presets
 from rru.tasks import Task
 from rru.training import RAdam, Result, Run, RunError, Watch, train
 from rru.training.files import write_file
 from rru.training.loop import denormals_flushed
 
 VOCABULARY = "vocabulary.json"
+CELL = "cell.py"  # a copy of the user's own, to compare and to read; it is never run
 
 Place = Path | str | None
 
@@ -126,6 +127,9 @@ def start(
         vocabulary = getattr(parts.task, "vocabulary", None)
         if vocabulary is not None and not (folder / VOCABULARY).exists():
             write_file(folder / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
+        source = own.source(config["model"]["cell"])
+        if source is not None and not (folder / CELL).exists():
+            write_file(folder / CELL, source)
         return train(parts.task, parts.model, parts.optimiser, run.config, run, watch, stop=stop)
 
 
@@ -136,6 +140,7 @@ def _run_there(folder: Path, config: presets.Config) -> Run | None:
     run = Run(folder)
     has = presets.checked(run.config)
     if presets.config_id(has) == presets.config_id(config):
+        _check_cell(run)
         return run
     names = dict.fromkeys((table, name) for one in (has, config) for table in one for name in one[table])
     pairs = {f"{table}.{name}": (has[table].get(name), config[table].get(name)) for table, name in names}
@@ -144,6 +149,16 @@ def _run_there(folder: Path, config: presets.Config) -> Run | None:
     raise RunError(
         f"{folder}: is the folder of a run with other settings ({'; '.join(differ[:3])}{more}); choose another folder"
     )
+
+
+def _check_cell(run: Run) -> None:
+    """Sees to it that a cell of the user's own is still the one that a run was begun with."""
+    source, copy = own.source(run.config["model"]["cell"]), run.path / CELL
+    if source is not None and copy.exists() and copy.read_bytes() != source:
+        raise RunError(
+            f"{run.path}: the cell's file was changed since this run began (as it was then: {copy}); "
+            "choose another folder, or remove this one to train anew"
+        )
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:
@@ -158,8 +173,10 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
     run = Run(folder)
     if not run.best_epochs:
         raise RunError(f"{folder}: has no best weights yet, no epoch of it was completed")
+    config = presets.checked(run.config)
+    _check_cell(run)
     with denormals_flushed():  # as in training
-        parts = assemble(presets.checked(run.config), data_dir, device)
+        parts = assemble(config, data_dir, device)
         parts.model.load_state_dict(run.best(run.best_epochs[-1]))
         return parts.task.evaluate(parts.model, split)
 

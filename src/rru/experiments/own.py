@@ -34,6 +34,16 @@ def options(cell: str) -> dict[str, type]:
     return {name: type(default) for name, default in defaults.items() if type(default) in (bool, int, float, str)}
 
 
+def source(cell: str) -> bytes | None:
+    """The content of the file that a cell of the user's own is in; None for the paper's, or where there is no file."""
+    if cell in CELLS:
+        return None
+    try:
+        return Path(inspect.getfile(layer_class(cell))).read_bytes()
+    except (OSError, TypeError):  # of an interactive session
+        return None
+
+
 def load(path: Path | str | None = None) -> None:
     """Runs a file that registers cells, once, and has the processes that this one starts do so too.
 

@@ -10,6 +10,8 @@ result.json    once the run has ended
 lock           held by the process that trains
 ```
 
+`rru.experiments.execute` adds `vocabulary.json` for a task on text, and `cell.py`, a copy of a cell of the user's own.
+
 Nothing in it names its place: it may be moved.
 """
 
