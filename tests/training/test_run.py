@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 import tomllib
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -189,3 +190,35 @@ class TestResult:
         (tmp_path / "run" / "result.json").unlink()
         train_in(tmp_path / "run")
         assert outcome(tmp_path / "run") == uninterrupted
+
+
+class TestAFolderFromElsewhere:
+    """A link in it would lead out of it, a pipe would keep whoever reads it waiting."""
+
+    @pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
+    def test_no_link_in_it_is_written_through(self, name, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (tmp_path / "mine").write_text("kept")
+        (run.path / name).symlink_to(tmp_path / "mine")
+        with pytest.raises(RunError, match=rf"run/{name}: "):
+            train_in(run.path)
+        assert (tmp_path / "mine").read_text() == "kept"
+
+    def test_nothing_but_best_weights_is_removed_from_their_folder(self, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (tmp_path / "mine" / "work").mkdir(parents=True)
+        (run.path / "best").rmdir()
+        (run.path / "best").symlink_to(tmp_path / "mine")
+        assert train_in(run.path).status == "finished"
+        assert (tmp_path / "mine" / "work").is_dir()
+
+    @pytest.mark.parametrize("name", ["result.json", "metrics.jsonl", "lock"])
+    def test_no_pipe_in_it_is_waited_for(self, name, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        os.mkfifo(run.path / name)
+        for ask in (run.result, run.metrics, lambda: run.status):
+            with suppress(RunError):
+                ask()
+        if name != "lock":
+            with pytest.raises(RunError, match=rf"{name}: must be a file of the run itself"):
+                train_in(run.path)

@@ -109,19 +109,20 @@ def set_threads(threads: int | None) -> None:
 
 
 def _row(run: Run) -> list[str] | None:
-    """What there is to say of a run, in the order of `HEAD`; None if its result cannot be read."""
+    """What there is to say of a run, in the order of `HEAD`; None if what came of it cannot be read."""
+    names = [run.config["task"]["name"], run.config["model"]["cell"], str(run.config["schedule"]["seed"])]
     try:
-        status, ended = run.status, run.result()
-        result = None if ended is None else Result.from_json(ended)
+        ended = run.result()
+        if ended is None:
+            lines = [entry for entry in run.metrics() if entry.get("kind") == "epoch"]
+            epochs = lines[-1].get("epoch") if lines else 0
+            return [*names, run.status, str(epochs), "", "", "", str(run.path)]
+        result = Result.from_json(ended)
     except RunError as error:
         _left_out(str(error))
         return None
-    names = [run.config["task"]["name"], run.config["model"]["cell"], str(run.config["schedule"]["seed"]), status]
-    if result is None:
-        lines = [entry for entry in run.metrics() if entry.get("kind") == "epoch"]
-        return [*names, str(lines[-1].get("epoch") if lines else 0), "", "", "", str(run.path)]
-    numbers = [number(scores.get(result.metric)) for scores in (result.validation, result.test)]
-    return [*names, str(result.epochs), result.metric, *numbers, str(run.path)]
+    scores = [number(of_split.get(result.metric)) for of_split in (result.validation, result.test)]
+    return [*names, result.status, str(result.epochs), result.metric, *scores, str(run.path)]
 
 
 def _left_out(problem: str) -> None:

@@ -38,6 +38,7 @@ from rru.training.files import (
     append_line,
     cannot_write,
     flush_folder,
+    own_file,
     read_folder,
     sweep,
     to_json,
@@ -90,7 +91,7 @@ class Run:
     def locked(self) -> Iterator[None]:
         """While this lasts no other process may train here. The system lets go of the lock when a process dies."""
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise cannot_write(self.path / "lock", error) from error
         try:
@@ -114,8 +115,8 @@ class Run:
         if (result := self.result()) is not None:
             return str(result.get("status"))
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY)
-        except FileNotFoundError:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:  # none yet, or not one that a run has made
             return "stopped"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -128,10 +129,10 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """What came of the run; None if it has not ended."""
         path = self.path / "result.json"
-        try:
-            result = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        if not path.exists():
             return None
+        try:
+            result = json.loads(own_file(path).read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path}: cannot be read ({error}); remove it and resume to have it made again") from error
         if not isinstance(result, dict):
@@ -167,10 +168,9 @@ class Run:
 
     def keep_best(self, epochs: set[int]) -> None:
         """Removes the best weights of epochs that no checkpoint speaks of any more."""
-        kept = {self._best(epoch).name for epoch in epochs}
-        for path in (self.path / "best").iterdir():
-            if path.name not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+        for epoch in self.best_epochs:
+            if epoch not in epochs:
+                shutil.rmtree(self._best(epoch), ignore_errors=True)
 
     def best(self, epoch: int) -> dict[str, Tensor]:
         """The model's `state_dict` after an epoch that was the best so far."""
@@ -190,10 +190,9 @@ class Run:
 
     def _lines(self) -> list[bytes]:
         """Whole lines that are JSON, up to the first that is not."""
-        try:
-            lines = self._metrics_file.read_bytes().splitlines(keepends=True)
-        except FileNotFoundError:
+        if not self._metrics_file.exists():
             return []
+        lines = own_file(self._metrics_file).read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines):
             if not line.endswith(b"\n") or not _is_object(line):
                 return lines[:number]
