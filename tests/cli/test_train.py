@@ -1,12 +1,16 @@
 """Training by command, on the embedded chorales."""
 
+import io
 import json
+import sys
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from rru.cli import app
+from rru.cli import app, display
 from rru.cli.demo import sparkline
+from rru.experiments import presets
 
 
 @pytest.fixture
@@ -48,6 +52,10 @@ def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
     assert len({result["test"]["nll"] for result in results}) == 2
 
 
+def test_a_seed_among_the_changes_counts(rru_command):
+    assert "bach, rru, seed 3:" in rru_command(*smoke("--set", "seed=3", "--set", "limit=1")).output
+
+
 def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
     assert "no runs" in rru_command("runs").output
     rru_command(*smoke("--run-dir", "runs/mine"))
@@ -57,9 +65,31 @@ def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
     assert rru_command("resume", "runs/mine").exit_code == 0
 
 
+def test_a_run_with_a_broken_result_does_not_hide_the_others(rru_command, tmp_path):
+    for name in ("broken", "an [odd] name", "empty"):
+        rru_command(*smoke("--set", "limit=1", "--set", "epochs=1", "--run-dir", f"runs/{name}"))
+    (tmp_path / "runs/broken/result.json").write_text("{")
+    (tmp_path / "runs/empty/result.json").write_text("{}")
+    ran = rru_command("runs")
+    assert ran.exit_code == 0
+    assert ran.output.count("left out: ") == 2
+    assert "  runs/an [odd] name\n" in ran.output
+
+
+def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
+    rru_command(*smoke("--set", "limit=1", "--set", "epochs=1", "--run-dir", "runs/mine"))
+    file = tmp_path / "runs/mine/result.json"
+    result = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**result, "test": {"nll": None, "nll_per_frame": 1e30, "loss": None}}))
+    assert rru_command("runs").exit_code == 0
+    assert "nll_per_frame 1e+30" in rru_command("resume", "runs/mine").output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (smoke("--set", "budget=1e15"), "not enough memory for this model"),
+        (smoke("--device", "nowhere"), "device must be one that torch has here"),
         (smoke("--set", "lrr=1"), "did you mean optimiser.lr"),
         (smoke("--set", "dropout=2"), "model.dropout must be"),
         (("train", "bch"), "did you mean 'bach'"),
@@ -69,9 +99,27 @@ def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
 def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
     ran = rru_command(*arguments)
     assert ran.exit_code == 1
-    assert said in ran.output
-    assert len(ran.output.splitlines()) == 1
+    assert said in ran.output.splitlines()[-1]
+    assert len(ran.output.splitlines()) <= 2  # the run's own line, where there is one, and the error
 
 
 def test_a_learning_curve_is_drawn_from_low_to_high():
     assert sparkline([3.0, 2.0, 1.0], 1.0, 3.0) == "█▅▁"
+
+
+def test_the_demo_in_a_terminal_shows_every_cell_at_work_then_a_table_and_curves(rru_command, tmp_path, monkeypatch):
+    module, load = sys.modules["rru.cli.demo"], presets.load
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+    for each in (module, display):
+        monkeypatch.setattr(each, "err", terminal)
+    few = ["task.limit=2", "task.evaluation_limit=2"]
+    monkeypatch.setattr(presets, "load", lambda task, cell, size: presets.override(load(task, cell, "smoke"), few))
+    ran = rru_command("demo")
+    assert ran.exit_code == 0, ran.output
+    for cell in ("rru", "gru", "lstm", "mogrifier"):
+        assert f"{cell:<9}" in terminal.file.getvalue()
+        (result,) = tmp_path.glob(f"runs/bach/{cell}/*/result.json")
+        assert f"{json.loads(result.read_bytes())['test']['nll']:.3f}" in ran.output
+    assert "waits" in terminal.file.getvalue()
+    assert "▁" in ran.output
+    assert "█" in ran.output

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rru.experiments import own, plans, presets
+from rru.experiments import execute, own, plans, presets
 from rru.nn import registry
 from rru.scan import operator
+from rru.training import RunError
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
@@ -57,6 +58,7 @@ def test_plans_compare_it_where_it_is_asked_for(janet):
 def test_the_command_trains_it_and_processes_below_know_the_file(janet, tmp_path):
     command = [sys.executable, "-c", "from rru.cli import main; main()"]
     arguments = ["--cells", "janet.py", "train", "bach", "--cell", "janet", "--preset", "smoke", "--run-dir", "run"]
+    arguments += ["--set", "task.limit=2", "--set", "task.evaluation_limit=2"]
     done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_bytes())["status"] == "finished"
@@ -78,3 +80,34 @@ def test_a_file_that_is_of_no_use(janet, tmp_path):
 def test_without_its_file_it_is_unknown(janet):
     with pytest.raises(ValueError, match=r"cell must be one of rru, gru, lstm, mogrifier; got 'janet'"):
         presets.load("bach", "janet", "smoke")
+
+
+def test_a_run_of_it_asks_for_its_file(janet):
+    own.load(janet)
+    config = presets.load("bach", "janet", "smoke")
+    registry._layers.pop("janet")
+    with pytest.raises(ValueError, match=r"or one of a file named by `rru --cells FILE \.\.\.`; got 'janet'"):
+        presets.checked(config)
+
+
+def test_an_option_of_it_that_nothing_would_set_is_named(janet):
+    janet.write_text(janet.read_text().replace("forget_bias: float = 1.0", "forget_bias: float"))
+    own.load(janet)
+    with pytest.raises(ValueError, match=r"cell 'janet': its option forget_bias must have a default"):
+        presets.load("bach", "janet", "smoke")
+
+
+def test_a_run_of_it_ends_with_its_file_as_it_was(janet, tmp_path):
+    own.load(janet)
+    config = presets.override(presets.load("bach", "janet", "smoke"), ["task.limit=1", "task.evaluation_limit=1"])
+    assert execute.start(config, tmp_path / "run", stop=lambda: True).status == "stopped"
+    before = janet.read_text()
+    janet.write_text(before + "# another cell now\n")
+    with pytest.raises(RunError, match=r"the cell's file was changed since this run began"):
+        execute.start(config, tmp_path / "run")
+    janet.write_text(before)
+    result = execute.start(config, tmp_path / "run")
+    assert execute.evaluate(tmp_path / "run", "test") == result.test
+    janet.write_text(before + "# another cell now\n")
+    with pytest.raises(RunError, match=r"as it was then: .*run/cell\.py"):
+        execute.evaluate(tmp_path / "run", "test")

@@ -121,6 +121,12 @@ def test_changes_by_long_and_short_names():
     assert jsb("residual=0.5", "residual=learned", "normalize=false")["model"]["residual"] == "learned"
 
 
+def test_whole_numbers_are_taken_to_the_last_digit():
+    largest = 2**63 - 1
+    assert jsb(f"seed={largest}")["schedule"]["seed"] == largest
+    assert jsb("seed=9_007_199_254_740_993")["schedule"]["seed"] == 9007199254740993
+
+
 def test_other_optimisers():
     changed = jsb("optimiser.name=adamw", "clipping=norm", "clip=1", "weight_decay=0.01")["optimiser"]
     assert (changed["name"], changed["clipping"], changed["clip"]) == ("adamw", "norm", 1.0)
@@ -194,6 +200,11 @@ def test_a_config_from_elsewhere_is_checked(table, key, value, message):
     config.setdefault(table, {})[key] = value
     with pytest.raises(ValueError, match=message):
         presets.checked(config)
+
+
+def test_a_table_that_is_none_is_refused():
+    with pytest.raises(ValueError, match=r"task must be a table of settings, got 3"):
+        presets.checked({**jsb(), "task": 3})
 
 
 def test_a_config_with_something_missing_is_refused():

@@ -6,6 +6,7 @@ import signal
 import pytest
 import torch
 
+from rru.training.checkpoint import Checkpoints
 from rru.training.events import Ended, Evaluated, Notice, Started, Stepped
 from rru.training.files import RunError
 from rru.training.loop import train
@@ -67,6 +68,14 @@ class TestEarlyStopping:
         assert run.best(4)["head.weight"].equal(task.weights[-1])
 
     def test_a_run_that_has_ended_needs_no_checkpoints(self, tmp_path):
+        train_in(tmp_path / "run")
+        assert list((tmp_path / "run" / "checkpoint").iterdir()) == []
+
+    def test_nor_one_that_was_killed_before_they_were_removed(self, tmp_path, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoints, "clear", lambda self: None)
+            train_in(tmp_path / "run")
+        assert list((tmp_path / "run" / "checkpoint").iterdir()) != []
         train_in(tmp_path / "run")
         assert list((tmp_path / "run" / "checkpoint").iterdir()) == []
 

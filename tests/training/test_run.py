@@ -1,11 +1,14 @@
 """A run's folder: what is in it, that it is written whole, and that it may be moved."""
 
 import errno
+import fcntl
 import json
 import math
 import os
 import shutil
+import threading
 import tomllib
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -159,6 +162,16 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert [os.path.basename(entry).split("-")[0] for entry in happened] == [".unfinished", "named", tmp_path.name]
 
 
+def test_asking_for_a_runs_status_keeps_nobody_from_training_it(tmp_path):
+    run = Run.create(tmp_path / "run", CONFIG)
+    descriptor = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    timer = threading.Timer(0.05, os.close, [descriptor])
+    timer.start()
+    assert train_in(tmp_path / "run").status == "finished"
+    timer.join()
+
+
 class TestResult:
     def test_an_ended_run_is_not_run_again(self, tmp_path):
         first = train_in(tmp_path / "run")
@@ -177,3 +190,35 @@ class TestResult:
         (tmp_path / "run" / "result.json").unlink()
         train_in(tmp_path / "run")
         assert outcome(tmp_path / "run") == uninterrupted
+
+
+class TestAFolderFromElsewhere:
+    """A link in it would lead out of it, a pipe would keep whoever reads it waiting."""
+
+    @pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
+    def test_no_link_in_it_is_written_through(self, name, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (tmp_path / "mine").write_text("kept")
+        (run.path / name).symlink_to(tmp_path / "mine")
+        with pytest.raises(RunError, match=rf"run/{name}: "):
+            train_in(run.path)
+        assert (tmp_path / "mine").read_text() == "kept"
+
+    def test_nothing_but_best_weights_is_removed_from_their_folder(self, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        (tmp_path / "mine" / "work").mkdir(parents=True)
+        (run.path / "best").rmdir()
+        (run.path / "best").symlink_to(tmp_path / "mine")
+        assert train_in(run.path).status == "finished"
+        assert (tmp_path / "mine" / "work").is_dir()
+
+    @pytest.mark.parametrize("name", ["result.json", "metrics.jsonl", "lock"])
+    def test_no_pipe_in_it_is_waited_for(self, name, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        os.mkfifo(run.path / name)
+        for ask in (run.result, run.metrics, lambda: run.status):
+            with suppress(RunError):
+                ask()
+        if name != "lock":
+            with pytest.raises(RunError, match=rf"{name}: must be a file of the run itself"):
+                train_in(run.path)

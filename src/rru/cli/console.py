@@ -1,7 +1,8 @@
 """Where commands print: results to standard output, progress and errors to standard error."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -23,8 +24,32 @@ def plain_errors() -> Iterator[None]:
         err.print("stopped", style="red")
         raise typer.Exit(130) from None
     except (DataError, RunError, ValueError, OSError) as error:
-        err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # as torch says it
+            raise
+        _fail(f"not enough memory for this model and its batches ({error})")
+
+
+def _fail(message: str) -> NoReturn:
+    err.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+    raise typer.Exit(1) from None
+
+
+def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Rows as lines, their parts below one another; the last part is left as it is, so that a path stays whole.
+
+    **Arguments:** `rows`, equally long; `right`: which parts, counted from 0, have their ends below one another.
+    """
+    widths = [max(map(len, parts)) for parts in zip(*rows, strict=True)]
+    lines = []
+    for *parts, last in rows:
+        padded = [
+            part.rjust(width) if at in right else part.ljust(width)
+            for at, (part, width) in enumerate(zip(parts, widths, strict=False))
+        ]
+        lines.append("  ".join([*padded, last]))
+    return lines
 
 
 def line(text: str, style: str | None = None) -> None:

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from rru.cli.console import err, line
 from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped, Watch
@@ -16,7 +24,7 @@ def bars() -> Progress:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[says]}", markup=False),
@@ -36,41 +44,47 @@ class _RunBars:
         self.progress, self.metric = progress, "loss"
         self.epochs: TaskID | None = None
         self.steps: TaskID | None = None
-        self.smooth, self.since, self.tokens = 0.0, time.monotonic(), 0
-        self.seen = 0
+        self.smooth: float | None = None
+        self._count_from_now()
 
     def __call__(self, event: Event) -> None:
         match event:
             case Started():
-                line(f"{event.parameters:,} parameters; untrained loss {event.untrained_loss:.4f}")
+                line(f"{event.parameters:,} parameters; untrained loss {number(event.untrained_loss)}")
+                line(f"at most {event.epochs} epochs; ends when {event.patience} in a row bring nothing better")
                 self.metric = event.metric
                 self.epochs = self.progress.add_task("epochs", total=event.epochs, completed=event.epoch, says="")
                 self.steps = self.progress.add_task("steps", total=1, says="")
+                self._count_from_now()
             case Stepped():
                 self._step(event)
             case Evaluated():
                 self._epoch(event)
+                self._count_from_now()  # validation is no part of the steps' speed
             case Notice():
                 err.print(event.message, style="yellow", markup=False)
             case Ended():
                 self.progress.stop()
 
+    def _count_from_now(self) -> None:
+        self.since, self.seen, self.tokens = time.monotonic(), 0, 0
+
     def _step(self, event: Stepped) -> None:
-        self.smooth = event.loss if not self.seen else 0.9 * self.smooth + 0.1 * event.loss
+        self.smooth = event.loss if self.smooth is None else 0.9 * self.smooth + 0.1 * event.loss
         self.seen += 1
         self.tokens += event.tokens
         spent = max(time.monotonic() - self.since, 1e-6)
-        says = f"loss {self.smooth:.4f}  {self.seen / spent:.1f} steps/s  {self.tokens / spent:,.0f} tokens/s"
+        says = f"loss {number(self.smooth)}  {self.seen / spent:.1f} steps/s  {self.tokens / spent:,.0f} tokens/s"
         assert self.steps is not None
         self.progress.update(self.steps, completed=event.index, total=event.steps, says=says)
 
     def _epoch(self, event: Evaluated) -> None:
-        now = event.validation[self.metric]
-        best = f"best {event.best:.4f} after epoch {event.best_epoch}"
+        now = f"{self.metric} {number(event.validation[self.metric])}"
+        best = f"best {number(event.best)} after epoch {event.best_epoch}" if event.best_epoch else "none better yet"
         assert self.epochs is not None
-        self.progress.update(self.epochs, completed=event.epoch, says=f"{self.metric} {now:.4f}, {best}")
+        self.progress.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
         if not err.is_terminal:
-            line(f"epoch {event.epoch}: train loss {event.train_loss:.4f}, {self.metric} {now:.4f}, {best}")
+            line(f"epoch {event.epoch}: train loss {number(event.train_loss)}, {now}, {best}")
 
 
 def show_result(result: Result, folder: Path) -> None:
@@ -78,14 +92,21 @@ def show_result(result: Result, folder: Path) -> None:
     line(f"{result.status}: {result.reason}")
     for split, scores in (("validation", result.validation), ("test", result.test)):
         if scores:
-            line(f"{split:<11}" + "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+            line(f"{split:<11}" + "  ".join(f"{name} {number(value)}" for name, value in scores.items()))
     spent = seconds(result)
     layers = result.seconds.get("model", 0.0)
     share = 1 - layers / spent if spent else 0.0
     line(
-        f"{result.epochs} epochs (best: {result.best_epoch}), {result.steps:,} steps, {spent:.0f} s, "
+        f"{result.epochs} epochs (best: {result.best_epoch or 'none yet'}), {result.steps:,} steps, {spent:.0f} s, "
         f"{share:.0%} of it outside the model; in {folder}"
     )
+
+
+def number(value: float | None) -> str:
+    """A score or loss as people read it; nothing where there is none, which is how JSON has what is not finite."""
+    if value is None:
+        return ""
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def seconds(result: Result) -> float:

@@ -1,21 +1,22 @@
 """`rru train`, `rru resume`, `rru evaluate`, `rru runs`."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from rich import box
-from rich.table import Table
 
-from rru.cli.console import line, out, plain_errors
+from rru.cli.console import columns, err, line, plain_errors
 from rru.cli.data import Folder
-from rru.cli.display import show_result, watched
+from rru.cli.display import number, show_result, watched
 from rru.experiments import execute, presets
-from rru.training import Run, stop_on_signals, tensorboard
+from rru.training import Result, Run, RunError, stop_on_signals, tensorboard
 
 ROOT = Path("runs")
+HEAD = ["task", "cell", "seed", "status", "epochs", "metric", "validation", "test", "folder"]
+RIGHT = (2, 4, 6, 7)
 
 Device = Annotated[str, typer.Option(help="Where the model is: cpu, cuda, ...")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to compute with. Default: as many as torch chooses.")]
@@ -26,9 +27,9 @@ Root = Annotated[Path, typer.Option("--runs", help="The folder that runs are in.
 
 def train(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task: bach, jsb, ptb-words, ...")],
-    cell: Annotated[str, typer.Option(help="rru, gru, lstm or mogrifier.")] = "rru",
+    cell: Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of `rru --cells FILE`.")] = "rru",
     preset: Annotated[str, typer.Option(help="paper (exact), cpu (about ten minutes) or smoke (seconds).")] = "paper",
-    seed: Annotated[int, typer.Option(min=0, help="All randomness depends on it.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="All randomness depends on it. Default: 0.")] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Changes a setting of the preset.")
     ] = None,
@@ -43,7 +44,8 @@ def train(
 ) -> None:
     """Train a cell on a task. The same command again goes on where it was stopped, or shows what came of it."""
     with plain_errors():
-        config = presets.override(presets.load(task, cell, preset), [*(changes or []), f"schedule.seed={seed}"])
+        seeded = [] if seed is None else [f"schedule.seed={seed}"]
+        config = presets.override(presets.load(task, cell, preset), [*seeded, *(changes or [])])
         _run(config, run_dir or execute.run_folder(config, ROOT), device, threads, data_dir, events)
 
 
@@ -76,19 +78,14 @@ def evaluate(
 def runs(root: Root = ROOT) -> None:
     """Show the runs there are, and what came of each."""
     with plain_errors():
-        found = execute.find_runs(root)
-        if not found:
+        rows = [row for run in execute.find_runs(root, _left_out) if (row := _row(run))]
+        if not rows:
             line(f"no runs in {root}; `rru train bach --preset smoke` makes one")
             return
-        table = Table(box=box.SIMPLE_HEAD)
-        for name in ("task", "cell", "seed", "status"):
-            table.add_column(name)
-        for name in ("epochs", "best validation", "test"):
-            table.add_column(name, justify="right")
-        table.add_column("folder", overflow="fold")
-        for run in found:
-            table.add_row(*_row(run))
-        out.print(table)
+        head, *body = columns([HEAD, *rows], right=RIGHT)
+        line(head, style="bold")
+        for each in body:
+            line(each)
 
 
 def _run(
@@ -101,7 +98,7 @@ def _run(
         result = execute.start(config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
     show_result(result, folder)
     if result.status == "stopped":
-        line(f"`rru resume {folder}` goes on")
+        line(f"`rru resume {shlex.quote(str(folder))}` goes on")
         raise typer.Exit(130)
 
 
@@ -111,12 +108,22 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def _row(run: Run) -> list[str]:
-    config, result = run.config, run.result()
-    lines = [entry for entry in run.metrics() if entry.get("kind") == "epoch"]
-    epochs = str(result["epochs"] if result else lines[-1]["epoch"] if lines else 0)
-    metric = result["metric"] if result else ""
-    best = f"{metric} {result['best']:.4f}" if result and result["best"] is not None else ""
-    test = f"{metric} {result['test'][metric]:.4f}" if result and result["test"] else ""
-    names = [config["task"]["name"], config["model"]["cell"], str(config["schedule"]["seed"])]
-    return [*names, run.status, epochs, best, test, str(run.path)]
+def _row(run: Run) -> list[str] | None:
+    """What there is to say of a run, in the order of `HEAD`; None if what came of it cannot be read."""
+    names = [run.config["task"]["name"], run.config["model"]["cell"], str(run.config["schedule"]["seed"])]
+    try:
+        ended = run.result()
+        if ended is None:
+            lines = [entry for entry in run.metrics() if entry.get("kind") == "epoch"]
+            epochs = lines[-1].get("epoch") if lines else 0
+            return [*names, run.status, str(epochs), "", "", "", str(run.path)]
+        result = Result.from_json(ended)
+    except RunError as error:
+        _left_out(str(error))
+        return None
+    scores = [number(of_split.get(result.metric)) for of_split in (result.validation, result.test)]
+    return [*names, result.status, str(result.epochs), result.metric, *scores, str(run.path)]
+
+
+def _left_out(problem: str) -> None:
+    err.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)

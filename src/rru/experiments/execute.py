@@ -1,5 +1,6 @@
 """A config becomes a run: its task, model and optimiser are made, and trained in the run's folder."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,14 @@ import torch
 from torch import nn
 
 from rru import tasks
-from rru.experiments import presets
+from rru.experiments import own, presets
 from rru.tasks import Task
 from rru.training import RAdam, Result, Run, RunError, Watch, train
+from rru.training.files import write_file
+from rru.training.loop import denormals_flushed
 
 VOCABULARY = "vocabulary.json"
+CELL = "cell.py"  # a copy of the user's own, to compare and to read; it is never run
 
 Place = Path | str | None
 
@@ -36,13 +40,26 @@ def assemble(config: Mapping[str, Any], data_dir: Place = None, device: str = "c
     - `data_dir`: the data folder, as for `rru.data.load`.
     - `device`: where the model is to be.
     """
+    place = _device(device)
     of_task, of_model = dict(config["task"]), dict(config["model"])
     task = tasks.load(of_task.pop("name"), data_dir, **of_task)
     cell, budget = of_model.pop("cell"), of_model.pop("budget")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config["schedule"]["seed"])
-        model = task.model(cell, of_model, budget).to(device)
+        model = task.model(cell, of_model, budget).to(place)
     return Assembled(task, model, _optimiser(model, **config["optimiser"]))
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device must be one that torch has here, such as cpu; got {name!r} ({reason})") from error
+    if device.type == "meta":
+        raise ValueError(f"device must be one that computes, such as cpu; got {name!r}")
+    return device
 
 
 def _optimiser(
@@ -93,6 +110,8 @@ def start(
 ) -> Result:
     """Trains what a config describes, in a folder; goes on with the run that is there, if it is of the same config.
 
+    How often a run logs and writes checkpoints stays as it was when it began.
+
     **Arguments:**
 
     - `config`: as `rru.experiments.presets` gives it.
@@ -101,12 +120,45 @@ def start(
     - `watch`, `stop`: as for `rru.training.train`.
     """
     config = presets.checked(config)
-    parts = assemble(config, data_dir, device)
-    run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, config)
-    vocabulary = getattr(parts.task, "vocabulary", None)
-    if vocabulary is not None and not (folder / VOCABULARY).exists():
-        vocabulary.save(folder / VOCABULARY)
-    return train(parts.task, parts.model, parts.optimiser, config, run, watch, stop=stop)
+    run = _run_there(folder, config)
+    with denormals_flushed():
+        parts = assemble(config, data_dir, device)
+        run = run or Run.create(folder, config)
+        vocabulary = getattr(parts.task, "vocabulary", None)
+        if vocabulary is not None and not (folder / VOCABULARY).exists():
+            write_file(folder / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
+        source = own.source(config["model"]["cell"])
+        if source is not None and not (folder / CELL).exists():
+            write_file(folder / CELL, source)
+        return train(parts.task, parts.model, parts.optimiser, run.config, run, watch, stop=stop)
+
+
+def _run_there(folder: Path, config: presets.Config) -> Run | None:
+    """The run that a folder has, if it has one; a RunError if it is not one of this config."""
+    if not (folder / "config.toml").exists():
+        return None
+    run = Run(folder)
+    has = presets.checked(run.config)
+    if presets.config_id(has) == presets.config_id(config):
+        _check_cell(run)
+        return run
+    names = dict.fromkeys((table, name) for one in (has, config) for table in one for name in one[table])
+    pairs = {f"{table}.{name}": (has[table].get(name), config[table].get(name)) for table, name in names}
+    differ = [f"{name} is {old}, not {new}" for name, (old, new) in pairs.items() if old != new]
+    more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+    raise RunError(
+        f"{folder}: is the folder of a run with other settings ({'; '.join(differ[:3])}{more}); choose another folder"
+    )
+
+
+def _check_cell(run: Run) -> None:
+    """Sees to it that a cell of the user's own is still the one that a run was begun with."""
+    source, copy = own.source(run.config["model"]["cell"]), run.path / CELL
+    if source is not None and copy.exists() and copy.read_bytes() != source:
+        raise RunError(
+            f"{run.path}: the cell's file was changed since this run began (as it was then: {copy}); "
+            "choose another folder, or remove this one to train anew"
+        )
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:
@@ -119,13 +171,42 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
     - `data_dir`, `device`: as for `assemble`.
     """
     run = Run(folder)
-    parts = assemble(presets.checked(run.config), data_dir, device)
     if not run.best_epochs:
         raise RunError(f"{folder}: has no best weights yet, no epoch of it was completed")
-    parts.model.load_state_dict(run.best(run.best_epochs[-1]))
-    return parts.task.evaluate(parts.model, split)
+    config = presets.checked(run.config)
+    _check_cell(run)
+    with denormals_flushed():  # as in training
+        parts = assemble(config, data_dir, device)
+        parts.model.load_state_dict(run.best(run.best_epochs[-1]))
+        return parts.task.evaluate(parts.model, split)
 
 
-def find_runs(root: Path) -> list[Run]:
-    """The runs below a folder, in the order of their names."""
-    return [Run(config.parent) for config in sorted(root.glob("**/config.toml"))]
+def find_runs(root: Path, tell: Callable[[str], None] | None = None) -> list[Run]:
+    """The runs below a folder, in the order of their names.
+
+    **Arguments:**
+
+    - `root`: the folder.
+    - `tell`: is called with what is the matter with a folder that is no run's, which is left out. Default: it is an
+      error.
+    """
+    runs: list[Run] = []
+    for config in sorted(root.glob("**/config.toml")):
+        try:
+            run = Run(config.parent)
+            _check_names(run)
+        except RunError as error:
+            if tell is None:
+                raise
+            tell(str(error))
+        else:
+            runs.append(run)
+    return runs
+
+
+def _check_names(run: Run) -> None:
+    """Sees to it that a run says what it is of; the rest may be of another version, or of a cell that is not here."""
+    for table, name, kind in (("task", "name", str), ("model", "cell", str), ("schedule", "seed", int)):
+        values = run.config.get(table)
+        if not isinstance(values, dict) or type(values.get(name)) is not kind:
+            raise RunError(f"{run.path / 'config.toml'}: is not that of a run, it has no {table}.{name}")

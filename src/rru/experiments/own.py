@@ -27,11 +27,21 @@ def options(cell: str) -> dict[str, type]:
     if cell in CELLS:
         return {}
     parameters = inspect.signature(layer_class(cell).cell_class).parameters
-    return {
-        name: type(parameter.default)
-        for name, parameter in parameters.items()
-        if name not in _NOT_OPTIONS and type(parameter.default) in (bool, int, float, str)
-    }
+    defaults = {name: parameter.default for name, parameter in parameters.items() if name not in _NOT_OPTIONS}
+    for name, default in defaults.items():
+        if default is inspect.Parameter.empty:
+            raise ValueError(f"cell {cell!r}: its option {name} must have a default, has none")
+    return {name: type(default) for name, default in defaults.items() if type(default) in (bool, int, float, str)}
+
+
+def source(cell: str) -> bytes | None:
+    """The content of the file that a cell of the user's own is in; None for the paper's, or where there is no file."""
+    if cell in CELLS:
+        return None
+    try:
+        return Path(inspect.getfile(layer_class(cell))).read_bytes()
+    except (OSError, TypeError):  # of an interactive session
+        return None
 
 
 def load(path: Path | str | None = None) -> None:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 from rru.experiments import own, schema
 from rru.experiments.schema import KEYS, Config, Key, checked, did_you_mean
 
-__all__ = ["cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
+__all__ = ["Config", "cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
 
 _FOLDER = resources.files("rru.experiments").joinpath("presets")
 _DEFAULTS = "defaults"
@@ -150,6 +151,9 @@ def _parsed(text: str, key: Key) -> Any:
     number, factor = text, 1
     if key.kind is int and text[-1:].lower() in _SUFFIXES:
         number, factor = text[:-1], _SUFFIXES[text[-1].lower()]
+    if key.kind is int:
+        with suppress(ValueError):
+            return int(number) * factor  # exact, where a float has too few digits
     try:
         value = float(number) * factor
         return round(value) if key.kind is int and abs(value - round(value)) < 1e-6 else value

@@ -118,9 +118,11 @@ def checked(config: Mapping[str, Any]) -> Config:
 
     **Arguments:** `config`: tables by name; a table that is not there counts as empty.
     """
-    for table in config:
+    for table, values in config.items():
         if table not in KEYS:
             raise ValueError(f"tables of a config must be {', '.join(KEYS)}; got {table!r}{did_you_mean(table, KEYS)}")
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{table} must be a table of settings, got {values!r}")
     given = {f"{table}.{name}": value for table, values in config.items() for name, value in values.items()}
     for name in ("task.name", "model.cell"):
         if name not in given:
@@ -130,7 +132,10 @@ def checked(config: Mapping[str, Any]) -> Config:
     cell = given["model.cell"]
     if cell not in own.cells():
         hint = did_you_mean(cell, own.cells())
-        raise ValueError(f"model.cell must be {' or '.join(map(repr, own.cells()))}; got {cell!r}{hint}")
+        raise ValueError(
+            f"model.cell must be {' or '.join(map(repr, own.cells()))}, or one of a file named by "
+            f"`rru --cells FILE ...`; got {cell!r}{hint}"
+        )
     known = known_keys(config)
     for name in given:
         if name not in known:

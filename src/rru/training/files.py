@@ -41,6 +41,8 @@ def write_file(path: Path, content: bytes) -> None:
 def append_line(path: Path, line: bytes) -> None:
     """Adds a line to a file's end, at once on the disk. A crash may leave the start of it, without the line's end."""
     try:
+        if path.is_symlink() or path.exists():
+            own_file(path)
         with path.open("ab") as file:
             write_all(file, line + b"\n")
     except OSError as error:
@@ -75,6 +77,13 @@ def read_folder(path: Path) -> dict[str, bytes]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Damaged(f"{path / MANIFEST}: cannot be read ({error!r})") from error
     return {name: _checked(path / name, *entry) for name, entry in known.items() if _plain(path, name)}
+
+
+def own_file(path: Path) -> Path:
+    """The path, if it is a file of the run's own: a link would lead out of the folder, a pipe or device has no end."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise RunError(f"{path}: must be a file of the run itself, is a link or a device; remove it")
+    return path
 
 
 def sweep(folder: Path) -> None:

@@ -58,9 +58,10 @@ def train(
         raise RunError(f"{run.path}: this run's config.toml differs from the config given; a run keeps the one it has")
     schedule = Schedule.of(config)
     cuda = sorted({parameter.device for parameter in model.parameters() if parameter.is_cuda}, key=str)
-    with run.locked(), torch.random.fork_rng(devices=cuda), _denormals_flushed():
+    with run.locked(), torch.random.fork_rng(devices=cuda), denormals_flushed():
         if (ended := run.result()) is not None:
             result = Result.from_json(ended)
+            run.checkpoints.clear()  # it may have been killed before it could
             if result.best_epoch:
                 model.load_state_dict(run.best(result.best_epoch))
         else:
@@ -86,7 +87,7 @@ class _Loop:
         while not reason:
             if self._epoch(stop):
                 self._save()
-                return self._result("stopped", "stopped on request", {})
+                return self._result("stopped", "on request", {})
             reason = self.progress.end(self.schedule)
         test = self._test()
         result = self._result("diverged" if self.progress.diverged else "finished", reason, test)
@@ -251,8 +252,11 @@ class _Loop:
 
 
 @contextmanager
-def _denormals_flushed() -> Iterator[None]:
-    """Numbers too small to matter count as zero: they would cost a hundred times as much as others."""
+def denormals_flushed() -> Iterator[None]:
+    """Numbers too small to matter count as zero: they would cost a hundred times as much as others.
+
+    Torch's threads take this over from the one that starts them, once: so begin before anything is computed.
+    """
     torch.set_flush_denormal(True)
     try:
         yield

@@ -46,5 +46,8 @@ class Result:
         """The result that result.json holds."""
         names = {field.name for field in fields(cls)}
         if set(content) != names:
-            raise RunError(f"result.json must hold {', '.join(sorted(names))}; got {', '.join(sorted(content))}")
+            raise RunError(
+                f"result.json must hold {', '.join(sorted(names))}; got {', '.join(sorted(content)) or 'nothing'}; "
+                "remove it and resume to have it made again"
+            )
         return cls(**content)

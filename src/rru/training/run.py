@@ -10,13 +10,17 @@ result.json    once the run has ended
 lock           held by the process that trains
 ```
 
+`rru.experiments.execute` adds `vocabulary.json` for a task on text, and `cell.py`, a copy of a cell of the user's own.
+
 Nothing in it names its place: it may be moved.
 """
 
 import fcntl
 import json
 import os
+import re
 import shutil
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +38,7 @@ from rru.training.files import (
     append_line,
     cannot_write,
     flush_folder,
+    own_file,
     read_folder,
     sweep,
     to_json,
@@ -86,17 +91,15 @@ class Run:
     def locked(self) -> Iterator[None]:
         """While this lasts no other process may train here. The system lets go of the lock when a process dies."""
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise cannot_write(self.path / "lock", error) from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(descriptor):
                 owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 raise RunError(
                     f"{self.path}: process {owner} is training here; wait for it to end, or end it, then resume"
-                ) from None
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             for folder in (self.path, self.path / "checkpoint", self.path / "best"):
@@ -112,8 +115,8 @@ class Run:
         if (result := self.result()) is not None:
             return str(result.get("status"))
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY)
-        except FileNotFoundError:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:  # none yet, or not one that a run has made
             return "stopped"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -126,10 +129,10 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """What came of the run; None if it has not ended."""
         path = self.path / "result.json"
-        try:
-            result = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        if not path.exists():
             return None
+        try:
+            result = json.loads(own_file(path).read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path}: cannot be read ({error}); remove it and resume to have it made again") from error
         if not isinstance(result, dict):
@@ -165,10 +168,9 @@ class Run:
 
     def keep_best(self, epochs: set[int]) -> None:
         """Removes the best weights of epochs that no checkpoint speaks of any more."""
-        kept = {self._best(epoch).name for epoch in epochs}
-        for path in (self.path / "best").iterdir():
-            if path.name not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+        for epoch in self.best_epochs:
+            if epoch not in epochs:
+                shutil.rmtree(self._best(epoch), ignore_errors=True)
 
     def best(self, epoch: int) -> dict[str, Tensor]:
         """The model's `state_dict` after an epoch that was the best so far."""
@@ -180,17 +182,17 @@ class Run:
     @property
     def best_epochs(self) -> list[int]:
         """The epochs whose weights are kept, the best last."""
-        return sorted(int(path.name.removeprefix("epoch-")) for path in (self.path / "best").glob("epoch-*"))
+        names = (path.name for path in (self.path / "best").glob("epoch-*"))
+        return sorted(int(name.removeprefix("epoch-")) for name in names if re.fullmatch(r"epoch-[0-9]{4,9}", name))
 
     def _best(self, epoch: int) -> Path:
         return self.path / "best" / f"epoch-{epoch:04}"
 
     def _lines(self) -> list[bytes]:
         """Whole lines that are JSON, up to the first that is not."""
-        try:
-            lines = self._metrics_file.read_bytes().splitlines(keepends=True)
-        except FileNotFoundError:
+        if not self._metrics_file.exists():
             return []
+        lines = own_file(self._metrics_file).read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines):
             if not line.endswith(b"\n") or not _is_object(line):
                 return lines[:number]
@@ -203,6 +205,18 @@ class Run:
     @property
     def _metrics_file(self) -> Path:
         return self.path / "metrics.jsonl"
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the lock; False if another process keeps it. Whoever asks for a run's status has it for a moment only."""
+    for _ in range(50):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        else:
+            return True
+    return False
 
 
 def _is_object(line: bytes) -> bool:
