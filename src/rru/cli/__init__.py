@@ -8,6 +8,7 @@ import rru
 from rru.cli import data
 from rru.cli.demo import demo
 from rru.cli.train import evaluate, resume, runs, train
+from rru.cli.tune import tune
 
 app = typer.Typer(
     name="rru",
@@ -17,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
-for command in (demo, train, resume, evaluate, runs):
+for command in (demo, train, resume, evaluate, runs, tune):
     app.command()(command)
 
 

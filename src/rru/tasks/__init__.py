@@ -33,6 +33,7 @@ __all__ = [
     "SequenceModel",
     "Task",
     "load",
+    "score",
     "task_names",
 ]
 
@@ -42,6 +43,14 @@ _LANGUAGE: dict[str, dict[str, Any]] = {  # the paper's, Appendix 4
     "enwik8": {"context": 256, "batch_size": 64, "stateful": True, "embedding_size": 32},
     "text8": {"context": 256, "batch_size": 64, "stateful": True, "embedding_size": 32},
 }
+_SCORES = {  # by the kind of data
+    "music": ("nll", False),
+    "words": ("perplexity", False),
+    "characters": ("bpc", False),
+    "bytes": ("bpc", False),
+    "reviews": ("accuracy", True),
+    "images": ("accuracy", True),
+}
 _LIMITS = {"context", "batch_size", "limit", "evaluation_limit"}
 _OF_DATA = {"verify", "line_ends"}
 
@@ -49,6 +58,11 @@ _OF_DATA = {"verify", "line_ends"}
 def task_names() -> tuple[str, ...]:
     """The names of all tasks, which are those of their data sets."""
     return tuple(data.CATALOGUE)
+
+
+def score(name: str) -> tuple[str, bool]:
+    """The metric of a task, and whether a larger one is better; known without its data."""
+    return _SCORES[data.entry(name).kind]
 
 
 def load(name: str, data_dir: data.Place = None, **options: Any) -> Task:
