@@ -1,6 +1,7 @@
 """`rru train`, `rru resume`, `rru evaluate`, `rru runs`."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from rru.cli.console import line, out, plain_errors
 from rru.cli.data import Folder
 from rru.cli.display import show_result, watched
 from rru.experiments import execute, presets
-from rru.training import Run, stop_on_signals
+from rru.training import Run, joined, stop_on_signals
 
 ROOT = Path("runs")
 
@@ -85,12 +86,20 @@ def runs(root: Root = ROOT) -> None:
 
 def _run(config: Mapping[str, Any], folder: Path, device: str, threads: int | None, data_dir: Path | None) -> None:
     set_threads(threads)
-    line(f"{config['task']['name']}, {config['model']['cell']}, seed {config['schedule']['seed']}: {folder}")
-    with stop_on_signals() as stop, watched() as watch:
-        result = execute.start(config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
-    show_result(result, folder)
+    with joined(device) as processes:
+        if processes.first:
+            together = f", {processes.count} processes" if processes.count > 1 else ""
+            seed = config["schedule"]["seed"]
+            line(f"{config['task']['name']}, {config['model']['cell']}, seed {seed}{together}: {folder}")
+        with stop_on_signals() as stop, watched() if processes.first else nullcontext() as watch:
+            result = execute.start(
+                config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop, processes=processes
+            )
+    if processes.first:
+        show_result(result, folder)
     if result.status == "stopped":
-        line(f"`rru resume {folder}` goes on")
+        if processes.first:
+            line(f"`rru resume {folder}` goes on")
         raise typer.Exit(130)
 
 

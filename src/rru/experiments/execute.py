@@ -11,7 +11,7 @@ from torch import nn
 from rru import tasks
 from rru.experiments import presets
 from rru.tasks import Task
-from rru.training import RAdam, Result, Run, RunError, Watch, train
+from rru.training import Processes, RAdam, Result, Run, RunError, SeenRun, Watch, train
 
 VOCABULARY = "vocabulary.json"
 
@@ -90,6 +90,7 @@ def start(
     device: str = "cpu",
     watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
+    processes: Processes | None = None,
 ) -> Result:
     """Trains what a config describes, in a folder; goes on with the run that is there, if it is of the same config.
 
@@ -98,15 +99,19 @@ def start(
     - `config`: as `rru.experiments.presets` gives it.
     - `folder`: the run's, such as `run_folder` names it.
     - `data_dir`, `device`: as for `assemble`.
-    - `watch`, `stop`: as for `rru.training.train`.
+    - `watch`, `stop`, `processes`: as for `rru.training.train`.
     """
-    config = presets.checked(config)
-    parts = assemble(config, data_dir, device)
-    run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, config)
-    vocabulary = getattr(parts.task, "vocabulary", None)
-    if vocabulary is not None and not (folder / VOCABULARY).exists():
-        vocabulary.save(folder / VOCABULARY)
-    return train(parts.task, parts.model, parts.optimiser, config, run, watch, stop=stop)
+    config, processes = presets.checked(config), processes or Processes(device=device)
+    parts = assemble(config, data_dir, processes.device)
+    if processes.first:
+        run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, config)
+        vocabulary = getattr(parts.task, "vocabulary", None)
+        if vocabulary is not None and not (folder / VOCABULARY).exists():
+            vocabulary.save(folder / VOCABULARY)
+    processes.wait()  # until there is a folder
+    if not processes.first:
+        run, watch = SeenRun(folder), watch or (lambda event: None)
+    return train(parts.task, parts.model, parts.optimiser, config, run, watch, stop=stop, processes=processes)
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:
