@@ -97,9 +97,9 @@ def _run(config: Mapping[str, Any], folder: Path, device: str, threads: int | No
             )
     if processes.first:
         show_result(result, folder)
+        if result.status == "stopped":
+            line(f"`rru resume {folder}` goes on" if processes.count == 1 else "the same command goes on")
     if result.status == "stopped":
-        if processes.first:
-            line(f"`rru resume {folder}` goes on")
         raise typer.Exit(130)
 
 
