@@ -164,6 +164,12 @@ class TestProposals:
             found.tell(trial.number, float("inf") if trial.number < 9 else 0.5)
         assert len(found.extend(20)) == 20
 
+    def test_say_nothing_of_what_mattered_where_all_are_equal(self, tmp_path):
+        found = self.made(tmp_path)
+        for trial in found.extend(10):
+            found.tell(trial.number, 0.5)
+        assert found.importances() == {}
+
     def test_are_kept_without_pickle(self, tmp_path, monkeypatch):
         straight = self.searched(tmp_path / "study")
         monkeypatch.setattr(pickle, "loads", lambda *_: pytest.fail("a pickle was read"))

@@ -100,7 +100,7 @@ class _Watcher:
 
 def _show(study: Study, trials: int, command: list[str]) -> None:
     """The best trials; and of a search that is over the winner, its test, and what mattered."""
-    found, best = study.trials()[:trials], study.best()
+    found, best = study.trials()[:trials], [trial for trial in study.best() if trial.number < trials]
     states = [trial.state for trial in found]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     line(f"{len(found)} of {trials} trials: {counts}" if found else f"no trials yet in {study.folder}")

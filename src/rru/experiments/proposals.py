@@ -5,6 +5,7 @@ processes work on the study, on which of them is faster, or on what was killed a
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -92,10 +93,14 @@ class Proposals:
         finite = [
             trial for trial in self.trials() if trial.state == TrialState.COMPLETE and math.isfinite(trial.value or 0)
         ]
-        if len({trial.value for trial in finite}) < 2:
+        if len(finite) < 2:
             return {}
         evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
-        return get_param_importances(self.replayed(finite), evaluator=evaluator)
+        with warnings.catch_warnings(action="error", category=UserWarning):
+            try:
+                return get_param_importances(self.replayed(finite), evaluator=evaluator)
+            except UserWarning:  # so many are equally good that none are best
+                return {}
 
     def _generation(self, before: list[FrozenTrial], count: int) -> list[dict[str, float]]:
         """The first `count` proposals of the generation after these trials; each keeps clear of those before it."""
@@ -106,12 +111,13 @@ class Proposals:
     def _load(self) -> optuna.Study:
         if self._study is None:
             optuna.logging.set_verbosity(optuna.logging.WARNING)
-            self._study = optuna.create_study(
-                study_name=self.folder.name,
-                storage=storage(self._journal),
-                direction=self.direction,
-                load_if_exists=True,
-            )
+            name, kept = self.folder.name, storage(self._journal)
+            try:
+                self._study = optuna.load_study(study_name=name, storage=kept)
+            except KeyError:
+                self._study = optuna.create_study(
+                    study_name=name, storage=kept, direction=self.direction, load_if_exists=True
+                )
         return self._study
 
 

@@ -8,10 +8,9 @@ study.run(20)
 print(study.best()[0])
 ```
 
-A study is a folder beside the runs, `<task>/<cell>/studies/<name>`; what there is in it besides `study.journal` are
-locks. Any number of processes may work on it, and be killed at any moment: a trial that nobody holds the lock of is
-taken up again, and its run goes on from its checkpoint. See `rru.experiments.proposals` for why that never changes what
-comes out.
+A study is a folder beside the runs, `<task>/<cell>/studies/<name>`: `study.journal` has its trials, all else are locks.
+Any number of processes may work on it, and be killed at any moment: a trial that nobody holds the lock of is taken up
+again, and its run goes on from its checkpoint. `rru.experiments.proposals` says why that never changes what comes out.
 """
 
 import hashlib
@@ -126,11 +125,7 @@ class Study:
 
     def config_of(self, trial: Trial) -> Config:
         """All settings of a trial's run."""
-        tables: dict[str, dict[str, float]] = {}
-        for name, value in trial.settings.items():
-            table, _, key = name.partition(".")
-            tables.setdefault(table, {})[key] = value
-        return presets.checked(presets.merged(self.config, tables))
+        return self._config(trial.settings)
 
     def run_of(self, trial: Trial) -> Path:
         """The folder of a trial's run."""
@@ -223,13 +218,17 @@ class Study:
         mine = epoch_values(self.run_of(trial), self.metric)
         return Pruner(self._proposals.replayed(earlier), mine, ended)
 
+    def _config(self, settings: Mapping[str, float]) -> Config:
+        tables: dict[str, dict[str, float]] = {}
+        for name, value in settings.items():
+            table, _, key = name.partition(".")
+            tables.setdefault(table, {})[key] = value
+        return presets.checked(presets.merged(self.config, tables))
+
     def _identity(self) -> str:
         """Twelve hexadecimal digits that stand for what is searched and how."""
+        fixed = presets.config_id(self._config({name: each.low for name, each in self.ranges.items()}))
         searched = {name: asdict(each) for name, each in self.ranges.items()}
-        fixed = {
-            table: {key: value for key, value in values.items() if f"{table}.{key}" not in searched}
-            for table, values in self.config.items()
-        }
         text = json.dumps([fixed, searched, self.prune], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
