@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from rru.cli.console import err, line
 from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped, Watch
@@ -16,7 +24,7 @@ def bars() -> Progress:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[says]}", markup=False),
