@@ -1,15 +1,18 @@
 """Searching by command."""
 
+import io
 import json
 import os
 import re
 import shlex
+import sys
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
-from rru.cli import app
+from rru.cli import app, display
 from rru.experiments import execute
 from tests.experiments.searcher import toy_runs
 
@@ -72,6 +75,17 @@ def test_show_runs_nothing_and_tests_nothing_before_the_end(rru_command, tmp_pat
     unfinished = rru_command(*smoke("--show", "--trials", 30)).output
     assert "3 of 30 trials: 3 finished" in unfinished
     assert "test" not in unfinished
+
+
+def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    monkeypatch.setattr(display, "err", terminal)
+    monkeypatch.setattr(sys.modules["rru.cli.tune"], "err", terminal)  # the command has the module's name
+    ran = rru_command(*smoke())
+    assert ran.exit_code == 0, ran.output
+    assert "trial 0:" not in ran.output
+    for shown in ("trials", "3/3", "trial 2", "best nll"):
+        assert shown in terminal.file.getvalue()
 
 
 @pytest.mark.parametrize(
