@@ -1,5 +1,6 @@
 """One run over several processes comes to what one process comes to."""
 
+import json
 import multiprocessing
 import signal
 
@@ -61,6 +62,7 @@ def test_weights_are_those_of_one_process(together, count, tmp_path):
         for key, weight in before.model.items():
             torch.testing.assert_close(after.model[key], weight, rtol=1e-9, atol=1e-9)
         assert {path.name for path in one.path.iterdir()} == {path.name for path in many.path.iterdir()}
+        assert json.loads((many.path / "env.json").read_bytes())["processes"] == count
 
 
 class TestInterrupted:
