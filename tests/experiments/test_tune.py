@@ -271,23 +271,28 @@ class TestSearch:
         assert study(tmp_path).run(1)
 
 
-def _killed(processes, root, count, choice, rounds):
-    """Two processes at a time, killed at random moments, several times over; then two that may end."""
-    for last in [False] * rounds + [True]:
-        moments = [0 if last else choice.randrange(5_000, 50_000) for _ in range(2)]
-        both = [processes.Process(target=search, args=(root, count, each)) for each in moments]
-        for process in both:
-            process.start()
-        for process in both:
-            process.join()
-        assert all(process.exitcode in ((0,) if last else (0, -signal.SIGKILL)) for process in both)
+def processes_of(context, root, count, moments):
+    """A process for each of these moments, at which it is killed; 0: never. Gives their exit codes."""
+    workers = [context.Process(target=search, args=(root, count, each)) for each in moments]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return [worker.exitcode for worker in workers]
 
 
-def test_killed_at_random_and_by_two_processes_it_comes_to_the_same(processes, tmp_path):
-    assert study(tmp_path / "calm").run(12)
-    _killed(processes, tmp_path / "storm", 12, random.Random(0), rounds=3)
+@pytest.mark.parametrize(
+    ("seed", "count"), [(0, 12), *(pytest.param(seed, 20, marks=pytest.mark.slow) for seed in range(1, 6))]
+)
+def test_killed_at_random_and_by_two_processes_it_comes_to_the_same(processes, tmp_path, seed, count):
+    assert processes_of(processes, tmp_path / "calm", count, [0]) == [0]
+    choice = random.Random(seed)
+    for _ in range(3 * count // 10):
+        moments = [choice.randrange(5_000, 50_000) for _ in range(2)]
+        assert set(processes_of(processes, tmp_path / "storm", count, moments)) <= {0, -signal.SIGKILL}
+    assert processes_of(processes, tmp_path / "storm", count, [0, 0]) == [0, 0]
     assert outcome(tmp_path / "storm") == outcome(tmp_path / "calm")
-    assert len(execute.find_runs(tmp_path / "storm")) == 12
+    assert len(outcome(tmp_path / "storm")) == len(execute.find_runs(tmp_path / "storm")) == count
     assert study(tmp_path / "storm").best() == study(tmp_path / "calm").best()
 
 
