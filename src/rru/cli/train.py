@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from rru.cli.console import columns, err, line, plain_errors
 from rru.cli.data import Folder
 from rru.cli.display import number, show_result, watched
 from rru.experiments import execute, presets
-from rru.training import Result, Run, RunError, stop_on_signals, tensorboard
+from rru.training import Result, Run, RunError, joined, stop_on_signals, tensorboard
 
 ROOT = Path("runs")
 HEAD = ["task", "cell", "seed", "status", "epochs", "metric", "validation", "test", "folder"]
@@ -92,13 +93,22 @@ def _run(
     config: Mapping[str, Any], folder: Path, device: str, threads: int | None, data_dir: Path | None, events: bool
 ) -> None:
     set_threads(threads)
-    line(f"{config['task']['name']}, {config['model']['cell']}, seed {config['schedule']['seed']}: {folder}")
-    with stop_on_signals() as stop, watched() as bars:
-        watch = tensorboard(folder, bars) if events else bars
-        result = execute.start(config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
-    show_result(result, folder)
+    with joined(device) as processes:
+        if processes.first:
+            together = f", {processes.count} processes" if processes.count > 1 else ""
+            seed = config["schedule"]["seed"]
+            line(f"{config['task']['name']}, {config['model']['cell']}, seed {seed}{together}: {folder}")
+        with stop_on_signals() as stop, watched() if processes.first else nullcontext() as bars:
+            watch = tensorboard(folder, bars) if events and bars else bars
+            result = execute.start(
+                config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop, processes=processes
+            )
+    if processes.first:
+        show_result(result, folder)
+        if result.status == "stopped":
+            again = f"`rru resume {shlex.quote(str(folder))}`" if processes.count == 1 else "the same command"
+            line(f"{again} goes on")
     if result.status == "stopped":
-        line(f"`rru resume {shlex.quote(str(folder))}` goes on")
         raise typer.Exit(130)
 
 

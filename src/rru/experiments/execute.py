@@ -12,7 +12,7 @@ from torch import nn
 from rru import tasks
 from rru.experiments import own, presets
 from rru.tasks import Task
-from rru.training import RAdam, Result, Run, RunError, Watch, train
+from rru.training import Processes, RAdam, Result, Run, RunError, SeenRun, Watch, train
 from rru.training.files import write_file
 from rru.training.loop import denormals_flushed
 
@@ -107,6 +107,7 @@ def start(
     device: str = "cpu",
     watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
+    processes: Processes | None = None,
 ) -> Result:
     """Trains what a config describes, in a folder; goes on with the run that is there, if it is of the same config.
 
@@ -117,20 +118,30 @@ def start(
     - `config`: as `rru.experiments.presets` gives it.
     - `folder`: the run's, such as `run_folder` names it.
     - `data_dir`, `device`: as for `assemble`.
-    - `watch`, `stop`: as for `rru.training.train`.
+    - `watch`, `stop`, `processes`: as for `rru.training.train`.
     """
-    config = presets.checked(config)
+    config, processes = presets.checked(config), processes or Processes(device=device)
     run = _run_there(folder, config)
     with denormals_flushed():
-        parts = assemble(config, data_dir, device)
-        run = run or Run.create(folder, config)
-        vocabulary = getattr(parts.task, "vocabulary", None)
-        if vocabulary is not None and not (folder / VOCABULARY).exists():
-            write_file(folder / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
-        source = own.source(config["model"]["cell"])
-        if source is not None and not (folder / CELL).exists():
-            write_file(folder / CELL, source)
-        return train(parts.task, parts.model, parts.optimiser, run.config, run, watch, stop=stop)
+        parts = assemble(config, data_dir, processes.device)
+        if processes.first:
+            run = run or Run.create(folder, config)
+            _keep_beside(run, parts.task)
+        processes.wait()  # until there is a folder
+        if not processes.first:
+            run, watch = SeenRun(folder), watch or (lambda event: None)
+        assert run is not None
+        return train(parts.task, parts.model, parts.optimiser, run.config, run, watch, stop=stop, processes=processes)
+
+
+def _keep_beside(run: Run, task: Task) -> None:
+    """Keeps in a run's folder what its weights mean nothing without: a vocabulary, a cell of the user's own."""
+    vocabulary = getattr(task, "vocabulary", None)
+    if vocabulary is not None and not (run.path / VOCABULARY).exists():
+        write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
+    source = own.source(run.config["model"]["cell"])
+    if source is not None and not (run.path / CELL).exists():
+        write_file(run.path / CELL, source)
 
 
 def _run_there(folder: Path, config: presets.Config) -> Run | None:

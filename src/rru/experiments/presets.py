@@ -25,7 +25,19 @@ from typing import Any
 from rru.experiments import own, schema
 from rru.experiments.schema import KEYS, Config, Key, checked, did_you_mean
 
-__all__ = ["Config", "cells", "checked", "choice", "config_id", "load", "merged", "override", "sizes", "tasks"]
+__all__ = [
+    "Config",
+    "cells",
+    "changed",
+    "checked",
+    "choice",
+    "config_id",
+    "load",
+    "merged",
+    "override",
+    "sizes",
+    "tasks",
+]
 
 _FOLDER = resources.files("rru.experiments").joinpath("presets")
 _DEFAULTS = "defaults"
@@ -111,6 +123,11 @@ def override(config: Mapping[str, Any], changes: Iterable[str]) -> Config:
         else:
             result[table][short] = schema.check_value(name, key, _parsed(text, key))
     return checked(result)
+
+
+def changed(config: Mapping[str, Any], changes: Iterable[str]) -> set[str]:
+    """The full names, such as `optimiser.lr`, of the keys that changes name, each as for `override`."""
+    return {_find(change.partition("=")[0].strip(), checked(config))[0] for change in changes}
 
 
 def config_id(config: Mapping[str, Any]) -> str:

@@ -44,6 +44,7 @@ __all__ = [
     "Task",
     "load",
     "model",
+    "score",
     "task_names",
 ]
 
@@ -52,6 +53,14 @@ _LANGUAGE: dict[str, dict[str, Any]] = {  # the paper's, Appendix 4
     "ptb-chars": {"context": 512, "batch_size": 64, "stateful": True, "embedding_size": 16},
     "enwik8": {"context": 256, "batch_size": 64, "stateful": True, "embedding_size": 32},
     "text8": {"context": 256, "batch_size": 64, "stateful": True, "embedding_size": 32},
+}
+_SCORES = {  # by the kind of data
+    "music": ("nll", False),
+    "words": ("perplexity", False),
+    "characters": ("bpc", False),
+    "bytes": ("bpc", False),
+    "reviews": ("accuracy", True),
+    "images": ("accuracy", True),
 }
 _LIMITS = {"context", "batch_size", "limit", "evaluation_limit"}
 _OF_DATA = {"verify", "line_ends"}
@@ -90,6 +99,11 @@ def model(
     if kind == "reviews":
         return review_model(cell, options, budget, tokens)
     return language_model(cell, options, budget, tokens, zero_state=stateful)
+
+
+def score(name: str) -> tuple[str, bool]:
+    """The metric of a task, and whether a larger one is better; known without its data."""
+    return _SCORES[data.entry(name).kind]
 
 
 def load(name: str, data_dir: data.Place = None, **options: Any) -> Task:

@@ -33,6 +33,14 @@ class Batch:
         lengths = None if self.lengths is None else self.lengths.to(device)
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device), lengths=lengths)
 
+    def part(self, start: int, end: int) -> "Batch":
+        """The sequences from number `start` up to, without, number `end`."""
+        inputs = self.inputs[:, start:end].contiguous()
+        targets = (self.targets[start:end] if self.targets.dim() == 1 else self.targets[:, start:end]).contiguous()
+        lengths = None if self.lengths is None else self.lengths[start:end]
+        tokens = inputs.shape[0] * inputs.shape[1] if lengths is None else int(lengths.sum())
+        return Batch(inputs, targets, lengths, self.fresh, tokens)
+
 
 class Batches:
     """The batches of an epoch, each made when it is asked for, whichever were asked for before.

@@ -1,5 +1,6 @@
 """Training: the optimiser, the folder of a run, and the loop that takes a task to its result."""
 
+from rru.training.distributed import Processes, SeenRun, joined
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
 from rru.training.files import RunError
 from rru.training.loop import train
@@ -14,13 +15,16 @@ __all__ = [
     "Evaluated",
     "Event",
     "Notice",
+    "Processes",
     "RAdam",
     "Result",
     "Run",
     "RunError",
+    "SeenRun",
     "Started",
     "Stepped",
     "Watch",
+    "joined",
     "stop_on_signals",
     "tensorboard",
     "train",

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 _PACKAGES = ("rru", "torch", "numpy", "safetensors")
 
 
 def environment() -> dict[str, Any]:
-    """Versions, processor, threads, and the commit of the code if it runs from a git checkout."""
+    """Versions, processor, threads, processes, and the commit of the code if it runs from a git checkout."""
     return {
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
@@ -22,6 +23,7 @@ def environment() -> dict[str, Any]:
         "cpu": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "processes": dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         **_commit(Path(__file__).resolve()),
     }

@@ -16,6 +16,7 @@ from torch import nn
 from rru.nn import count_parameters
 from rru.training import toml
 from rru.training.checkpoint import Checkpoint
+from rru.training.distributed import Processes
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
 from rru.training.files import RunError
 from rru.training.progress import Progress, Schedule
@@ -36,6 +37,7 @@ def train(
     watch: Watch | None = None,
     *,
     stop: Callable[[], bool] = lambda: False,
+    processes: Processes | None = None,
 ) -> Result:
     """Trains a model to its result, from the beginning or from wherever the run's folder says it is.
 
@@ -51,6 +53,7 @@ def train(
     - `run`: the folder.
     - `watch`: is called with each of `rru.training.events`.
     - `stop`: asked after each step; once it says True, a checkpoint is written and the result's status is `stopped`.
+    - `processes`: those that train this run together; see `rru.training.distributed`. Default: this one alone.
 
     **Returns:** what came of it. A run that had ended before is not run again.
     """
@@ -59,21 +62,33 @@ def train(
     schedule = Schedule.of(config)
     cuda = sorted({parameter.device for parameter in model.parameters() if parameter.is_cuda}, key=str)
     with run.locked(), torch.random.fork_rng(devices=cuda), denormals_flushed():
+        processes = processes or Processes()
+        processes.wait()  # until the first has the lock
         if (ended := run.result()) is not None:
             result = Result.from_json(ended)
             run.checkpoints.clear()  # it may have been killed before it could
             if result.best_epoch:
                 model.load_state_dict(run.best(result.best_epoch))
         else:
-            result = _Loop(task, Session(model, optimiser, schedule.seed), schedule, run, watch).run_to_end(stop)
+            session = Session(model, optimiser, schedule.seed)
+            result = _Loop(task, session, schedule, run, watch, processes).run_to_end(stop)
         if watch is not None:
             watch(Ended(result))
         return result
 
 
 class _Loop:
-    def __init__(self, task: Task, session: Session, schedule: Schedule, run: Run, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        session: Session,
+        schedule: Schedule,
+        run: Run,
+        watch: Watch | None,
+        processes: Processes,
+    ) -> None:
         self.task, self.session, self.schedule, self.run, self.watch = task, session, schedule, run, watch
+        self.processes = processes
         self.saved_best = 0
         self.last_save = self.last_tick = time.monotonic()
 
@@ -99,6 +114,7 @@ class _Loop:
     def _begin(self) -> None:
         """Goes on from the last checkpoint, or evaluates the untrained model."""
         checkpoint, damages = self.run.checkpoints.load()
+        self.processes.wait()  # until all have read it: the first may soon write another
         for damage in damages:
             self._tell(Notice(f"a damaged checkpoint was passed over, the run goes on from the one before: {damage}"))
         if checkpoint is not None:
@@ -119,12 +135,16 @@ class _Loop:
         self.saved_best = self.progress.best_epoch
         if self.saved_best:
             self.run.best(self.saved_best)  # better to know now than at the end that it is damaged
-        before, now = checkpoint.state.get("threads"), torch.get_num_threads()
+        self.session.carried = self.processes.own_state(self.session.carried)
+        digits = "its numbers may differ in their last digits"
+        self._compare(checkpoint, "threads", torch.get_num_threads(), digits)
+        self._compare(checkpoint, "processes", self.processes.count, f"{digits}, and its dropout is drawn otherwise")
+
+    def _compare(self, checkpoint: Checkpoint, what: str, now: int, so: str) -> None:
+        """Tells if a checkpoint was written with another number of something."""
+        before = checkpoint.state.get(what, now)
         if before != now:
-            message = (
-                f"the run goes on with {now} threads and had {before}: its numbers may differ in their last digits"
-            )
-            self._tell(Notice(message))
+            self._tell(Notice(f"the run goes on with {now} {what} and had {before}: {so}"))
 
     def _epoch(self, stop: Callable[[], bool]) -> bool:
         """What is left of an epoch, and its validation. True if asked to stop before that."""
@@ -137,9 +157,10 @@ class _Loop:
             self._step(batch, len(batches))
             if self.progress.diverged:
                 return False
-            if stop():
+            stopped, due = self.processes.any(stop(), self._save_is_due())
+            if stopped:
                 return True
-            if self._save_is_due():
+            if due:
                 self._save()
         self._close_epoch()
         return False
@@ -148,12 +169,14 @@ class _Loop:
         progress, session = self.progress, self.session
         with progress.timed("model"):
             session.optimiser.zero_grad(set_to_none=True)
-            loss, carried = self.task.loss(session.model, batch, None if batch.fresh else session.carried)
-            value = loss.item()
+            part, share = self.processes.part(batch)
+            with self.processes.own_randomness():
+                loss, carried = self.task.loss(session.model, part, None if batch.fresh else session.carried)
+            loss.backward(loss.new_tensor(share))  # type: ignore[no-untyped-call]
+            value = self.processes.sum_gradients(session.model, loss.item() * share)
             if not math.isfinite(value):
                 progress.diverged = f"the training loss became {value} at step {progress.step + 1}"
                 return
-            loss.backward()  # type: ignore[no-untyped-call]
         with progress.timed("optimiser"):
             session.optimiser.step()
         session.carried = carried
@@ -193,12 +216,14 @@ class _Loop:
         """The test, once, on the best weights; nothing if no epoch had any."""
         if not self.progress.best_epoch:
             return {}
+        self.processes.wait()  # until the first has written them
         self.session.model.load_state_dict(self.run.best(self.progress.best_epoch))
         return self._evaluate("test")
 
     def _evaluate(self, split: str) -> dict[str, float]:
         with self.progress.timed("evaluation"):
-            return self.task.evaluate(self.session.model, split)
+            scores = self.task.evaluate(self.session.model, split) if self.processes.first else None
+            return self.processes.from_first(scores)
 
     def _save_is_due(self) -> bool:
         steps, seconds = self.schedule.checkpoint_steps, self.schedule.checkpoint_seconds
@@ -208,7 +233,10 @@ class _Loop:
     def _save(self) -> None:
         self._tick()
         with self.progress.timed("saving"):
-            self.run.checkpoints.save(self.session.checkpoint())
+            carried = self.processes.whole_state(self.session.carried)
+            checkpoint = self.session.checkpoint(carried)
+            checkpoint.state["processes"] = self.processes.count
+            self.run.checkpoints.save(checkpoint)
         self.run.keep_best({self.saved_best, self.progress.best_epoch})  # of the checkpoint before, and of this one
         self.saved_best = self.progress.best_epoch
         self.last_save = time.monotonic()

@@ -51,8 +51,11 @@ class Session:
         self.progress.epoch += 1
         self.progress.index, self.progress.epoch_loss = 0, 0.0
 
-    def checkpoint(self) -> Checkpoint:
-        """All of it, sharing memory with what is trained."""
+    def checkpoint(self, carried: Any) -> Checkpoint:
+        """All of it, sharing memory with what is trained.
+
+        **Arguments:** `carried`: the state carried on, of the whole batch if this is one of several processes.
+        """
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -61,7 +64,7 @@ class Session:
             "optimiser": self.optimiser.state_dict(),
             "generator": self._epoch_start,
             "random": random,
-            "carried": self._carried,
+            "carried": carried,
             "threads": torch.get_num_threads(),
         }
         return Checkpoint(self.model.state_dict(), state)

@@ -1,0 +1,115 @@
+"""Searching by command."""
+
+import io
+import json
+import os
+import re
+import shlex
+import sys
+
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner
+
+from rru.cli import app, display
+from rru.experiments import execute
+from tests.experiments.searcher import toy_runs
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Small models take less time on one thread; no test pulls the plug."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def rru_command(tmp_path, monkeypatch):
+    """Runs a command in an empty folder, on runs of milliseconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(execute, "assemble", toy_runs)
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def smoke(*more):
+    return ("tune", "bach", "--preset", "smoke", "--trials", 3, *more)
+
+
+def test_a_search_ends_with_the_winner_its_test_and_how_to_train_it(rru_command, tmp_path):
+    ran = rru_command(*smoke("--set", "schedule.epochs=1"))
+    assert ran.exit_code == 0, ran.output
+    assert len(re.findall(r"^trial \d: nll ", ran.output, flags=re.MULTILINE)) == 3
+    results = {path: json.loads(path.read_bytes()) for path in tmp_path.glob("runs/bach/rru/*/result.json")}
+    best, *others = sorted(results.values(), key=lambda result: result["best"])
+    assert len(others) == 2
+    assert f"test  nll {best['test']['nll']:.4f}" in ran.output
+    assert not any(f"{other['test']['nll']:.4f}" in ran.output for other in others)
+    (figure,) = tmp_path.glob("runs/bach/rru/studies/*/importance.svg")
+    assert "optimiser.lr" in figure.read_text()
+
+    (command,) = re.findall(r"^train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
+    again = rru_command(*shlex.split(command))
+    assert again.exit_code == 0
+    assert f"nll {best['test']['nll']:.4f}" in again.output
+    assert len(execute.find_runs(tmp_path)) == 3  # it names the very run
+
+
+def test_the_same_command_again_runs_nothing_and_one_with_more_trials_the_rest(rru_command, tmp_path):
+    first, again = rru_command(*smoke()), rru_command(*smoke())
+    assert first.output.splitlines()[-3:] == again.output.splitlines()[-3:]
+    assert "trial 0:" not in again.output
+    more = rru_command(*smoke("--trials", 4))
+    assert re.findall(r"^trial (\d):", more.output, flags=re.MULTILINE) == ["3"]
+
+
+def test_show_runs_nothing_and_tests_nothing_before_the_end(rru_command, tmp_path):
+    assert "no trials yet" in rru_command(*smoke("--show")).output
+    assert not (tmp_path / "runs").exists()
+    done = rru_command(*smoke())
+    assert rru_command(*smoke("--show")).output.splitlines() == done.output.splitlines()[8:]
+    unfinished = rru_command(*smoke("--show", "--trials", 30)).output
+    assert "3 of 30 trials: 3 finished" in unfinished
+    assert "test" not in unfinished
+
+
+def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    monkeypatch.setattr(display, "err", terminal)
+    monkeypatch.setattr(sys.modules["rru.cli.tune"], "err", terminal)  # the command has the module's name
+    ran = rru_command(*smoke())
+    assert ran.exit_code == 0, ran.output
+    assert "trial 0:" not in ran.output
+    for shown in ("trials", "3/3", "trial 2", "best nll"):
+        assert shown in terminal.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tune", "bch"), "did you mean 'bach'"),
+        (smoke("--set", "lrr=1"), "did you mean optimiser.lr"),
+        (smoke("--set", "lr"), "a change must be key=value"),
+        (
+            smoke("--cell", "gru", "--set", "lr=1e-3", "--set", "dropout=0", "--set", "budget=30k"),
+            "something to search",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
+    ran = rru_command(*arguments)
+    assert ran.exit_code == 1
+    assert said in ran.output
+    assert len(ran.output.splitlines()) == 1
+
+
+def test_the_chorales_themselves_can_be_searched(tmp_path):
+    ran = CliRunner().invoke(
+        app, ["tune", "bach", "--cell", "gru", "--preset", "smoke", "--trials", "2", "--runs", str(tmp_path)]
+    )
+    assert ran.exit_code == 0, ran.output
+    assert len(execute.find_runs(tmp_path)) == 2
