@@ -58,9 +58,9 @@ def test_weights_are_those_of_one_process(together, count, tmp_path):
         )
         for split in ("validation", "test"):
             assert result[split] == pytest.approx(getattr(alone, split), rel=1e-9)
-        before, after = (run.checkpoints.load()[0] for run in (one, many))
-        for key, weight in before.model.items():
-            torch.testing.assert_close(after.model[key], weight, rtol=1e-9, atol=1e-9)
+        before, after = (run.best(alone.best_epoch) for run in (one, many))
+        for key, weight in before.items():
+            torch.testing.assert_close(after[key], weight, rtol=1e-9, atol=1e-9)
         assert {path.name for path in one.path.iterdir()} == {path.name for path in many.path.iterdir()}
         assert json.loads((many.path / "env.json").read_bytes())["processes"] == count
 
