@@ -73,7 +73,7 @@ def _row(progress: Progress, row: TaskID, cell: str) -> Callable[[Event], None]:
 
 def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
     """Who did how well, in a table, with each cell's learning curve; and where to read more."""
-    curves = {cell: [entry["validation"]["nll"] for entry in _epochs(run)] for cell, run in runs.items()}
+    curves = {cell: _curve(run) for cell, run in runs.items()}
     known = [value for curve in curves.values() for value in curve[1:]]
     best = min((result.test["nll"] for result in results.values() if result.test), default=0.0)
     table = Table(box=box.SIMPLE_HEAD)
@@ -89,8 +89,8 @@ def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
     out.print(table)
     if known:
         line(f"Validation NLL, epoch by epoch, from {max(known):.2f} at the top to {min(known):.2f} at the bottom:")
-    for cell, curve in curves.items():
-        line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
+        for cell, curve in curves.items():
+            line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
     line("NLL: nats for a step of 88 keys, lower is better; the best epoch by validation, tested once.")
     line("These are the chorales that ship with rru, not JSB Chorales; one seed, and settings not tuned for them.")
     line(f"Runs: {', '.join(str(run.path) for run in runs.values())}")
@@ -108,8 +108,10 @@ def _compose(results: dict[str, Result], folders: dict[str, Path]) -> None:
     line(f"{best} goes on from two bars of a chorale it has never seen; listen: {sound} (notes: {midi}, {picture})")
 
 
-def _epochs(run: Run) -> list[dict[str, dict[str, float]]]:
-    return [entry for entry in run.metrics() if entry.get("kind") == "epoch"]
+def _curve(run: Run) -> list[float]:
+    """The validation after each epoch, the untrained model's first; without what is not finite."""
+    scores = [entry["validation"]["nll"] for entry in run.metrics() if entry.get("kind") == "epoch"]
+    return [value for value in scores if value is not None]
 
 
 def sparkline(values: list[float], low: float, high: float) -> str:
