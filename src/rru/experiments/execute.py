@@ -126,6 +126,21 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
     return parts.task.evaluate(parts.model, split)
 
 
-def find_runs(root: Path) -> list[Run]:
-    """The runs below a folder, in the order of their names."""
-    return [Run(config.parent) for config in sorted(root.glob("**/config.toml"))]
+def find_runs(root: Path, damaged: Callable[[Path, RunError], None] | None = None) -> list[Run]:
+    """The runs below a folder, in the order of their names.
+
+    **Arguments:**
+
+    - `root`: the folder.
+    - `damaged`: is called with each folder whose config cannot be read, and why; without it the first such folder
+      ends the search with that error.
+    """
+    runs = []
+    for config in sorted(root.glob("**/config.toml")):
+        try:
+            runs.append(Run(config.parent))
+        except RunError as error:
+            if damaged is None:
+                raise
+            damaged(config.parent, error)
+    return runs
