@@ -7,11 +7,19 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--mute-audio"]
 PATIENCE = 60  # seconds for any one answer
+LAUNCH = """
+import os, sys
+reads, writes = int(sys.argv[1]), int(sys.argv[2])
+os.dup2(os.dup2(reads, 100), 3)
+os.dup2(os.dup2(writes, 101), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""  # Chromium reads from 3 and writes to 4
 
 
 class Browser:
@@ -21,9 +29,8 @@ class Browser:
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
-        shell = f'exec 3<&{theirs_in} 4>&{theirs_out}; exec "$@"'
         self.process = subprocess.Popen(
-            ["sh", "-c", shell, "sh", *command],
+            [sys.executable, "-ISc", LAUNCH, str(theirs_in), str(theirs_out), *command],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -38,11 +45,9 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
-        self.session = None
-        self.call("Browser.close")
-        self.process.wait(PATIENCE)
         for pipe in self.pipes:
-            os.close(pipe)
+            os.close(pipe)  # whereupon it ends
+        self.process.wait(PATIENCE)
 
     def call(self, method, **arguments):
         number = next(self.numbers)
@@ -106,13 +111,18 @@ class Browser:
         x, y = self.run(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
             "one.scrollIntoView({block: 'center', behavior: 'instant'}); const box = one.getBoundingClientRect();"
-            "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
-        )
+            "const middle = [box.x + box.width / 2, box.y + box.height / 2];"
+            "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(middle)))); })()"
+        )  # two frames later, when all has heard that it was scrolled
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def press_tab(self):
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
 
     def screenshot(self, path, whole=True):
         """Saves a picture of the page, the whole of it or what is in view."""

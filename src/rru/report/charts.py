@@ -149,7 +149,7 @@ def _drawn(
         parts.append(svg.element("path", d=_path([*upper, *reversed(lower)]) + "Z", class_=f"band {series}"))
     parts.append(svg.element("path", d=_path(places), class_=f"line {series}"))
     for index, ((x, y), (_, _, told, _)) in enumerate(zip(places, line.points, strict=True)):
-        if told:
+        if told and TOP - 6 <= y <= HEIGHT - BOTTOM + 6:
             hidden = " quiet" if quiet and index != line.best else ""
             target = svg.element("circle", cx=x, cy=y, r=9, class_="target")
             shape = shape_at(line.index, x, y, f"{series}{hidden}")

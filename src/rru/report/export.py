@@ -11,7 +11,20 @@ from rru.report.results import Report, line_of, paper, preset_of
 from rru.report.tables import Entry
 
 COLUMNS = (
-    *("kind", "plan", "preset", "task", "line", "cell", "learning_rate", "budget", "dropout", "seed", "seeds", "status"),
+    *(
+        "kind",
+        "plan",
+        "preset",
+        "task",
+        "line",
+        "cell",
+        "learning_rate",
+        "budget",
+        "dropout",
+        "seed",
+        "seeds",
+        "status",
+    ),
     *("metric", "test", "test_deviation", "validation", "paper", "difference", "parameters", "epochs", "best_epoch"),
     *("steps", "tokens", "seconds", "folder", "problems"),
 )

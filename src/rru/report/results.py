@@ -194,7 +194,8 @@ def build(roots: Iterable[Path]) -> Report:
             here = {key: entry for key, entry in zip(ids, plan.entries, strict=True) if entry.task == task}
             with_runs = here.keys() & groups.keys()
             # Plans share settings. One is shown for runs of its own, not for those that another shows already.
-            if with_runs - shown or (with_runs and plan.shows == "convergence"):
+            curves = plan.shows == "convergence" and any(run.curve for key in with_runs for run in groups[key])
+            if curves or (with_runs - shown and plan.shows != "convergence"):
                 sections.setdefault(plan.preset, []).append(_section(plan, task, here, groups))
                 shown |= with_runs
     return Report(roots, tuple(found), sections, tuple(notes))

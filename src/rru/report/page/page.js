@@ -106,11 +106,11 @@ function busy() {
 }
 if (every) {
   history.scrollRestoration = "manual";
-  if (history.state && Array.isArray(history.state.open)) restore(history.state);
   const pause = live.querySelector("button");
   const say = () => { pause.setAttribute("aria-pressed", paused); pause.textContent = paused ? "Go on" : "Pause"; };
   pause.addEventListener("click", () => { paused = !paused; say(); keep(); });
-  live.hidden = false;
+  live.hidden = false; // before the rest is put back: it moves what is below it
+  if (history.state && Array.isArray(history.state.open)) restore(history.state);
   say();
   setInterval(() => { if (!busy()) { keep(); location.reload(); } }, every * 1000);
 }
