@@ -84,27 +84,31 @@ def keep_writing(
     """
     folders, targets = [Path(root) for root in roots], _Targets.of(output, csv, markdown)
     before: Report | RunError | None = None
-    while not stop():
+    ended = False
+    while not ended:
         try:
             now: Report | RunError = build(folders)
         except RunError as error:
             now = error
-        if isinstance(now, RunError):
-            if not isinstance(before, RunError):
-                tell(now)
-        elif now != before:
+        if isinstance(now, Report) and now != before:
             tell(targets.write(now, every))
+        elif isinstance(now, RunError) and not isinstance(before, RunError):
+            tell(now)
         before = now
-        _wait(every, stop)
+        ended = _asked(stop, every)
     if isinstance(before, Report):
         targets.write(before)
 
 
-def _wait(seconds: float, stop: Callable[[], bool]) -> None:
-    """Waits so long, or until asked to stop."""
+def _asked(stop: Callable[[], bool], seconds: float) -> bool:
+    """Whether it is asked to stop, now or within so many seconds."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not stop():
+    while not stop():
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
         time.sleep(min(left, 0.1))
+    return True
 
 
 @dataclass(frozen=True)
