@@ -86,6 +86,20 @@ def test_a_test_that_is_no_number_counts_nowhere(tmp_path, damaged, test):
     assert "GRU" in html
 
 
+def test_an_empty_result_is_no_result(tmp_path, damaged):
+    (damaged / "result.json").write_text("{}")
+    said, _ = shown(tmp_path)
+    assert "result.json must have the status finished or diverged, got 'None'" in said
+
+
+def test_a_long_story_is_cut_short(tmp_path, damaged):
+    write_run(tmp_path / "runs", preset(seed=1), 7.8, status="diverged", reason="r" * 900_000)
+    (damaged / "config.toml").write_text(f'[task]\nname = "{"t" * 900_000}"')
+    said, html = shown(tmp_path)
+    assert len(said) < 2000
+    assert len(html) < 200_000
+
+
 def test_settings_of_another_version_are_listed(tmp_path, damaged):
     path = damaged / "config.toml"
     path.write_text(path.read_text().replace("[schedule]", "[schedule]\nwarmup = 3"))

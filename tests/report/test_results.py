@@ -8,7 +8,7 @@ import pytest
 from rru import data, report
 from rru.experiments import plans, presets
 from rru.report.gather import METRICS, gather, metric_of
-from rru.report.results import build, preset_of
+from rru.report.results import build, line_of, preset_of
 from rru.tasks.classification import ClassificationTask
 from rru.tasks.music import MusicTask
 from tests.report.samples import preset, write_run
@@ -112,6 +112,21 @@ def test_the_demonstrations_runs_are_compared(tmp_path):
     html = page(tmp_path)
     assert "<strong>6.00</strong>" in html
     assert "Convergence: Bach chorales" in html
+
+
+def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):
+    write_run(tmp_path / "runs", preset(size="cpu"), 8.72)
+    said = text_of(page(tmp_path))
+    assert "8.72 paper 7.72 +1.00" in said
+    assert "worse" not in said.replace("or worse", "")
+
+
+def test_every_plan_on_every_task_is_looked_for(tmp_path):
+    for name in plans.names():
+        for task in plans.tasks(name, "smoke"):
+            entry = plans.load(name, "smoke", tasks=[task]).entries[-1]
+            (run,) = gather([write_run(tmp_path / name / task, entry.config, 50.0)])
+            assert (preset_of(run), line_of(run)) == ("smoke", entry.line)
 
 
 def test_a_plan_is_not_shown_for_runs_that_another_shows(tmp_path):

@@ -1,10 +1,12 @@
 """A run's folder: what is in it, that it is written whole, and that it may be moved."""
 
 import errno
+import fcntl
 import json
 import math
 import os
 import shutil
+import threading
 import tomllib
 
 import pytest
@@ -177,3 +179,14 @@ class TestResult:
         (tmp_path / "run" / "result.json").unlink()
         train_in(tmp_path / "run")
         assert outcome(tmp_path / "run") == uninterrupted
+
+
+def test_looking_at_a_run_does_not_keep_it_from_training(tmp_path):
+    run = Run.create(tmp_path / "run", CONFIG)
+    with (run.path / "lock").open("wb") as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)  # as `status` does, for as long as it takes
+        looking = threading.Timer(0.02, lambda: fcntl.flock(looked_at, fcntl.LOCK_UN))
+        looking.start()
+        with run.locked():
+            assert run.status == "running"
+        looking.join()

@@ -4,6 +4,7 @@ import math
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ METRICS_LIMIT = 64 << 20  # bytes
 LARGEST = 1e15
 """No number of a run is larger; one that is was not measured, and would not fit its place on the page."""
 ENDED = ("finished", "diverged")
+WORD, SENTENCE = 60, 500  # the most characters of a name and of a reason: a folder may hold anything
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Found:
         """How many seconds it took."""
         return self.seconds.get("total")
 
-    @property
+    @cached_property
     def group(self) -> str:
         """What it shares with the runs that differ from it in their seed alone: the config's id with seed 0."""
         return presets.config_id(presets.merged(self.config, {"schedule": {"seed": 0}})) if self.known else ""
@@ -115,7 +117,7 @@ class Found:
 
     def _setting(self, table: str, name: str) -> str:
         values = self.config.get(table)
-        return str(values.get(name, "")) if isinstance(values, Mapping) else ""
+        return str(values.get(name, ""))[:WORD] if isinstance(values, Mapping) else ""
 
 
 def gather(roots: Iterable[Path]) -> list[Found]:
@@ -123,7 +125,7 @@ def gather(roots: Iterable[Path]) -> list[Found]:
     found: dict[Path, Found] = {}
 
     def damaged(folder: Path, error: RunError) -> None:
-        found.setdefault(folder.resolve(), Found(folder, problems=(str(error),)))
+        found.setdefault(folder.resolve(), Found(folder, problems=(str(error)[:SENTENCE],)))
 
     for root in roots:
         for run in find_runs(root, damaged):
@@ -152,7 +154,7 @@ def _read(run: Run) -> Found:
         found = replace(found, config=presets.checked(run.config), known=True)
     except (ValueError, TypeError, AttributeError) as error:
         problems.append(f"config.toml is not one that this version of rru knows: {error}")
-    content: Mapping[str, Any] | None = {}
+    content: Mapping[str, Any] | None = None
     try:
         found = replace(found, status=run.status)
         content = run.result()
@@ -163,9 +165,9 @@ def _read(run: Run) -> Found:
     except RunError as error:
         problems.append(str(error))
     found = _with_metrics(found, run, problems)
-    if content:
+    if content is not None:
         found = _with_result(found, content, problems)
-    return replace(found, problems=tuple(problems), music=_music(run.path))
+    return replace(found, problems=tuple(problem[:SENTENCE] for problem in problems), music=_music(run.path))
 
 
 def _with_metrics(found: Found, run: Run, problems: list[str]) -> Found:
@@ -207,20 +209,21 @@ def _with_result(found: Found, content: Mapping[str, Any], problems: list[str]) 
         if keys:
             problems.append(f"result.json is of another version of rru: it {what} {', '.join(sorted(keys))}")
     if found.status not in ENDED:
-        problems.append(f"result.json must have the status {' or '.join(ENDED)}, got {found.status[:40]!r}")
+        problems.append(f"result.json must have the status {' or '.join(ENDED)}, got {found.status[:WORD]!r}")
         found = replace(found, status="damaged")
     if found.known:
         key = metric_of(found.task).key
         test, validation = (_score(content.get(split), key) for split in ("test", "validation"))
         if test is None and found.status == "finished":
             problems.append(f"result.json has no test.{key}, so the run counts nowhere")
-        found = replace(found, test=test, validation=validation)
-    counts = {name: count(content.get(name)) for name in ("epochs", "best_epoch", "steps", "tokens", "parameters")}
+        found = replace(found, test=test, validation=found.validation if validation is None else validation)
+    names = {"epochs", "best_epoch", "steps", "tokens", "parameters"}
+    counts = {name: value for name in names if (value := count(content.get(name))) is not None}
     spent = content.get("seconds")
     seconds = {str(name): number(value) for name, value in spent.items()} if isinstance(spent, dict) else {}
     return replace(
         found,
-        reason=str(content.get("reason") or ""),
+        reason=str(content.get("reason") or "")[:SENTENCE],
         seconds={name: value for name, value in seconds.items() if value is not None},
         **counts,  # type: ignore[arg-type]
     )

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from rru.report import svg, words
 from rru.report.results import Point, Section
 
-WIDTH, LEFT, TOP, BOTTOM = 300, 46, 6, 44
+WIDTH, LEFT, TOP, BOTTOM = 300, 46, 6, 40
 CUT = 0.9
 """Of ten values or more the worst tenth share a colour, or a few bad ones would leave one colour to all others."""
 
@@ -79,7 +79,8 @@ def _map(
     rows = sorted({point.at[along] for point in points}, reverse=True)
     side = (WIDTH - LEFT) / len(columns)
     tall = min(side, 40.0) if len(rows) > 2 else 40.0
-    height = round(TOP + tall * len(rows) + BOTTOM)
+    turned = len(columns) > 5
+    height = round(TOP + tall * len(rows) + BOTTOM + (18 if turned else 0))
     parts, frames = [], []
     for point in points:
         x, y = LEFT + side * columns.index(point.at[across]), TOP + tall * rows.index(point.at[along])
@@ -89,14 +90,11 @@ def _map(
         if framed is not None and point.test == framed:
             frames.append(_box((x, y, side, tall), 1.5, fill="none", class_="best"))
     for index, lr in enumerate(columns):
-        x, y = LEFT + side * (index + 0.5), TOP + tall * len(rows) + 10
-        turn = f"rotate(-40 {x:.1f} {y:.1f})" if len(columns) > 5 else None
-        anchor = "end" if turn else "middle"
-        parts.append(
-            svg.element(
-                "text", words.setting(lr), x=x + (turn is not None) * 3, y=y + 4, text_anchor=anchor, transform=turn
-            )
+        x, y = LEFT + side * (index + 0.5) + (3 if turned else 0), TOP + tall * len(rows) + 14
+        how = (
+            {"text_anchor": "end", "transform": f"rotate(-40 {x:.1f} {y:.1f})"} if turned else {"text_anchor": "middle"}
         )
+        parts.append(svg.element("text", words.setting(lr), x=x, y=y, **how))
     for index, budget in enumerate(rows):
         y = TOP + tall * (index + 0.5)
         parts.append(svg.element("text", words.setting(budget), x=LEFT - 5, y=y + 3.5, text_anchor="end"))

@@ -22,6 +22,7 @@ from rru.training.files import read_file
 
 MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, most bytes
 MOST_MEDIA = 8
+MOST_TEXT = 4000  # characters of a config
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def row(run: Found) -> dict[str, Any]:
     media, problems = _media(run)
     return {
         "run": run,
-        "names": [line_of(run) or words.NONE, preset_of(run)],
+        "names": [line_of(run) or words.NONE, preset_of(run) or words.NONE],
         "numbers": [
             (run.parameters, words.whole(run.parameters)),
             (run.epochs, words.whole(run.epochs)),
@@ -118,9 +119,9 @@ def _twin(run: Found) -> list[str]:
 
 def _config(config: Mapping[str, Any]) -> str:
     try:
-        return toml.dumps(config)
+        return toml.dumps(config)[:MOST_TEXT]
     except (ValueError, TypeError):  # what another program wrote may hold more than our own files do
-        return repr(dict(config))[:4000]
+        return repr(dict(config))[:MOST_TEXT]
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

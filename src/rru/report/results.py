@@ -258,8 +258,8 @@ def _lines() -> dict[str, str]:
 
 
 def preset_of(run: Found) -> str:
-    """The preset whose settings, or whose plan's, a run has."""
-    return _presets().get(run.group, OWN)
+    """The preset whose settings, or whose plan's, a run has; empty if its settings are not known."""
+    return _presets().get(run.group, OWN) if run.known else ""
 
 
 def line_of(run: Found) -> str:

@@ -28,6 +28,12 @@ class Entry:
         """Ours less the paper's."""
         return None if self.paper is None or self.point.test is None else self.point.test - self.paper
 
+    def comparison(self, higher_is_better: bool) -> str:
+        """Ours is `better` or `worse`; nothing if, in the digits shown, it is neither."""
+        if self.difference is None or words.signed(self.difference) == "0.00":
+            return ""
+        return "better" if (self.difference > 0) == higher_is_better else "worse"
+
 
 @dataclass(frozen=True)
 class Row:

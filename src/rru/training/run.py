@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -93,13 +94,11 @@ class Run:
         except OSError as error:
             raise cannot_write(self.path / "lock", error) from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _taken(descriptor):
                 owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 raise RunError(
                     f"{self.path}: process {owner} is training here; wait for it to end, or end it, then resume"
-                ) from None
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             for folder in (self.path, self.path / "checkpoint", self.path / "best"):
@@ -214,6 +213,17 @@ class Run:
     @property
     def _metrics_file(self) -> Path:
         return self.path / "metrics.jsonl"
+
+
+def _taken(descriptor: int) -> bool:
+    """Takes the lock, if no one holds it for longer than to see whether anyone does, as `status` has to."""
+    for _ in range(10):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
 
 
 def _is_object(line: bytes) -> bool:

@@ -70,7 +70,7 @@ function cut() {
   let left = 0;
   for (const body of table.tBodies) {
     const summary = body.querySelector("summary");
-    const text = (body.rows[0].innerText + " " + summary.textContent).toLowerCase();
+    const text = (body.rows[0].textContent + " " + summary.textContent).toLowerCase();
     body.hidden = !words.every((word) => text.includes(word));
     left += !body.hidden;
   }
@@ -82,13 +82,15 @@ search.addEventListener("input", () => { cut(); keep(); });
 const live = document.querySelector(".live");
 const every = Number(document.body.dataset.every);
 let paused = false;
+const focusable = () => [...document.querySelectorAll("a, button, summary, [tabindex]")];
 function keyOf(details) { return details.dataset.key || details.id; }
 function keep() {
   const open = [...document.querySelectorAll("details[open]")].map(keyOf);
   const sorted = heads.findIndex((head) => head.hasAttribute("aria-sort"));
   const descending = sorted >= 0 && heads[sorted].getAttribute("aria-sort") === "descending";
   const scrolled = [...document.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
-  history.replaceState({ y: scrollY, open, sorted, descending, scrolled, words: search.value, paused }, "");
+  const focus = focusable().indexOf(document.activeElement);
+  history.replaceState({ y: scrollY, open, sorted, descending, scrolled, focus, words: search.value, paused }, "");
 }
 function restore(state) {
   const open = new Set(state.open);
@@ -98,6 +100,7 @@ function restore(state) {
   cut();
   document.querySelectorAll(".scroll").forEach((box, index) => { box.scrollLeft = state.scrolled[index] || 0; });
   paused = state.paused;
+  if (state.focus >= 0) focusable()[state.focus]?.focus({ preventScroll: true, focusVisible: false });
   scrollTo({ top: state.y, behavior: "instant" });
 }
 function busy() {
