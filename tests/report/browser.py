@@ -111,10 +111,14 @@ class Browser:
         x, y = self.run(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
             "one.scrollIntoView({block: 'center', behavior: 'instant'}); const box = one.getBoundingClientRect();"
-            "const middle = [box.x + box.width / 2, box.y + box.height / 2];"
-            "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(middle)))); })()"
-        )  # two frames later, when all has heard that it was scrolled
+            "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        self.settle()
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def settle(self):
+        """Waits for two frames, when all has heard that the page was scrolled."""
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):

@@ -86,6 +86,23 @@ def test_a_test_that_is_no_number_counts_nowhere(tmp_path, damaged, test):
     assert "GRU" in html
 
 
+@pytest.mark.parametrize("depth", [300, 700, 900])
+def test_files_may_be_nested_deeply(tmp_path, damaged, depth):
+    nested = '{"a": ' * depth + "1" + "}" * depth
+    for name in ("env.json", "metrics.jsonl"):
+        (damaged / name).write_text(nested + "\n")
+    (damaged / "result.json").write_text(f'{{"status": {nested}, "reason": {nested}, "test": {nested}}}')
+    shown(tmp_path)
+
+
+def test_names_may_be_no_text(tmp_path, damaged):
+    folder = write_run(tmp_path / "runs", preset(cell="lstm"), folder=tmp_path / "runs" / os.fsdecode(b"\xff"))
+    change_result(folder, reason="\ud800", **{"\udfff": 1})
+    said, _ = shown(tmp_path)
+    assert "it also has ?" in said
+    said.encode()
+
+
 def test_an_empty_result_is_no_result(tmp_path, damaged):
     (damaged / "result.json").write_text("{}")
     said, _ = shown(tmp_path)

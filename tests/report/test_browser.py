@@ -75,6 +75,7 @@ def test_what_is_told_fits_the_window(browser, page):
 def test_the_arrow_keys_go_from_mark_to_mark(browser, page):
     browser.open(page)
     browser.run("document.querySelector('svg.chart').focus()")
+    browser.settle()
     browser.press("ArrowRight")
     first = browser.run("tip.textContent")
     browser.press("ArrowRight")
@@ -159,6 +160,22 @@ def test_a_page_that_is_kept_fresh_loses_nothing_when_loaded_again(browser, tmp_
     assert browser.run("heads[9].getAttribute('aria-sort')") == "descending"
     assert browser.errors == []
     assert "data-every" not in path.read_text()  # once watching has ended
+
+
+def test_a_page_that_is_kept_fresh_loads_itself_unless_paused(browser, tmp_path):
+    write_run(tmp_path / "runs", preset())
+    path = tmp_path / "page.html"
+    report.keep_writing([tmp_path / "runs"], path, every=3600, stop=lambda: True, tell=lambda _: live(path))
+    kept = path.with_name("live.html")
+    kept.write_text(kept.read_text().replace('data-every="3600"', 'data-every="0.3"'))
+    browser.open(kept)
+    browser.run("document.querySelector('.runs details').open = true")
+    browser.events = []
+    browser.wait_for_load()
+    assert browser.run("document.querySelector('.runs details').open")
+    browser.run("document.querySelector('.live button').click()")
+    assert browser.run("busy()") is True  # and what is busy is left alone
+    assert browser.errors == []
 
 
 def live(path):

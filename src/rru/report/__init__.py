@@ -111,6 +111,11 @@ def _asked(stop: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def _printable(text: str) -> str:
+    """Text without what no terminal or file takes, such as half a character."""
+    return text.encode(errors="replace").decode()
+
+
 @dataclass(frozen=True)
 class _Targets:
     """The files to write."""
@@ -131,11 +136,11 @@ class _Targets:
             texts[self.markdown] = to_markdown(report)
         for path, text in texts.items():
             path.absolute().parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, text.encode(errors="replace"))  # a file's name may hold what is no text
+            write_file(path, _printable(text).encode())
         sections = [section for sections in report.sections.values() for section in sections]
         shown = tuple(f"{section.preset}: {section.heading}. {section.progress}".strip() for section in sections)
         problems = [
-            problem if problem.startswith(str(run.folder)) else f"{run.folder}: {problem}"
+            _printable(problem if problem.startswith(str(run.folder)) else f"{run.folder}: {problem}")
             for run in report.runs
             for problem in run.problems
         ]

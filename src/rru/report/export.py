@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rru.report import words
+from rru.report.gather import metric_of
 from rru.report.page import chapters
 from rru.report.results import Report, line_of, paper, preset_of
 from rru.report.tables import Entry
@@ -26,7 +27,7 @@ COLUMNS = (
         "status",
     ),
     *("metric", "test", "test_deviation", "validation", "paper", "difference", "parameters", "epochs", "best_epoch"),
-    *("steps", "tokens", "seconds", "folder", "problems"),
+    *("steps", "tokens", "seconds", "folder", "reason", "problems"),
 )
 
 
@@ -51,6 +52,7 @@ def _runs(report: Report) -> Iterable[dict[str, object]]:
             **(_settings(run.config) if run.known else {}),
             "seed": run.seed,
             "status": run.status,
+            "metric": metric_of(run.task).key if run.known else None,
             "test": run.test,
             "validation": run.validation,
             "parameters": run.parameters,
@@ -60,6 +62,7 @@ def _runs(report: Report) -> Iterable[dict[str, object]]:
             "tokens": run.tokens,
             "seconds": run.duration,
             "folder": str(run.folder),
+            "reason": run.reason,
             "problems": "; ".join(run.problems),
         }
 
@@ -113,34 +116,19 @@ def to_markdown(report: Report) -> str:
         for figure in chapter.figures:
             parts += [f"### {figure.heading}", _text(" ".join(figure.caption))]
             parts.append(_table(figure.numbers[0], figure.numbers[1:]))
-    head = [
-        "task",
-        "cell or version",
-        "preset",
-        "seed",
-        "status",
-        "epochs",
-        "best epoch",
-        "validation",
-        "test",
-        "folder",
-    ]
-    rows = [
-        [
-            run.task,
-            line_of(run),
-            preset_of(run),
-            words.NONE if run.seed is None else str(run.seed),
-            "; ".join([run.status, *run.problems]),
-            words.whole(run.epochs),
-            words.whole(run.best_epoch),
-            words.score(run.validation, 4),
-            words.score(run.test, 4),
-            str(run.folder),
-        ]
+    runs = [
+        {
+            "task": run.task,
+            "cell or version": line_of(run),
+            "preset": preset_of(run),
+            "seed": words.NONE if run.seed is None else str(run.seed),
+            "status": "; ".join(part for part in (run.status, run.reason, *run.problems) if part),
+            **{name: text for name, (_, text) in words.numbers(run).items()},
+            "folder": str(run.folder),
+        }
         for run in report.runs
     ]
-    return "\n\n".join([*parts, "## Every run", _table(head, rows)]) + "\n"
+    return "\n\n".join([*parts, "## Every run", _table(list(runs[0]), (list(row.values()) for row in runs))]) + "\n"
 
 
 METHOD = (

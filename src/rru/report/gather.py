@@ -130,7 +130,10 @@ def gather(roots: Iterable[Path]) -> list[Found]:
     for root in roots:
         for run in find_runs(root, damaged):
             if run.path.resolve() not in found:
-                found[run.path.resolve()] = _read(run)
+                try:
+                    found[run.path.resolve()] = _read(run)
+                except RecursionError:
+                    damaged(run.path, RunError("a file of it is nested too deeply to be read"))
     return _twins(list(found.values()))
 
 

@@ -2,7 +2,8 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
@@ -14,7 +15,7 @@ from markupsafe import Markup
 import rru
 from rru.report import words
 from rru.report.figures import Figure, figure
-from rru.report.gather import Found
+from rru.report.gather import SENTENCE, WORD, Found
 from rru.report.results import ABOUT, Report, line_of, preset_of
 from rru.report.tables import Table, tables
 from rru.training import RunError, toml
@@ -22,7 +23,7 @@ from rru.training.files import read_file
 
 MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, most bytes
 MOST_MEDIA = 8
-MOST_TEXT = 4000  # characters of a config
+MOST_TEXT, MOST_FACTS = 4000, 60  # characters of a config, facts of an environment
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,9 @@ def row(run: Found) -> dict[str, Any]:
     return {
         "run": run,
         "names": [line_of(run) or words.NONE, preset_of(run) or words.NONE],
-        "numbers": [
-            (run.parameters, words.whole(run.parameters)),
-            (run.epochs, words.whole(run.epochs)),
-            (run.best_epoch, words.whole(run.best_epoch)),
-            (run.validation, words.score(run.validation, 4)),
-            (run.test, words.score(run.test, 4)),
-            (run.duration, words.duration(run.duration)),
-            (run.tokens, words.whole(run.tokens)),
-        ],
+        "numbers": words.numbers(run),
         "config": _config(run.config),
-        "environment": dict(_flat(run.environment)),
+        "environment": dict(itertools.islice(_flat(run.environment), MOST_FACTS)),
         "account": words.account(run),
         "problems": [*run.problems, *problems, *_twin(run)],
         "media": media,
@@ -124,15 +117,14 @@ def _config(config: Mapping[str, Any]) -> str:
         return repr(dict(config))[:MOST_TEXT]
 
 
-def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """Names and values, those of inner tables behind their table's name."""
-    flat: list[tuple[str, str]] = []
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and plain values, those of inner tables behind their table's name; what lies deeper is not ours."""
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat += _flat(value, f"{before}{name} ")
-        else:
-            flat.append((f"{before}{name}"[:80], str(value)[:200]))
-    return flat[:60]
+        inner = (
+            {f"{name} {below}": each for below, each in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+        for key, each in inner.items():
+            yield key[:WORD], str(each)[:SENTENCE] if each is None or isinstance(each, str | int | float) else "..."
 
 
 def _media(run: Found) -> tuple[list[tuple[str, str, str]], list[str]]:

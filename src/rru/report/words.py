@@ -88,6 +88,19 @@ def tip(told: Mapping[str, str]) -> str:
     return "\n".join([head[1], *(f"{name}: {value}" for name, value in rest)])
 
 
+def numbers(run: Found) -> dict[str, tuple[float | None, str]]:
+    """What the tables of runs show of one: by name, as a number and in words."""
+    return {
+        "parameters": (run.parameters, whole(run.parameters)),
+        "epochs": (run.epochs, whole(run.epochs)),
+        "best epoch": (run.best_epoch, whole(run.best_epoch)),
+        "validation": (run.validation, score(run.validation, 4)),
+        "test": (run.test, score(run.test, 4)),
+        "time": (run.duration, duration(run.duration)),
+        "tokens": (run.tokens, whole(run.tokens)),
+    }
+
+
 def account(run: Found) -> list[str]:
     """How a run's number came about."""
     if not run.known:
