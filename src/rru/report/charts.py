@@ -1,7 +1,7 @@
 """Line charts: a metric against dropout, and validation epoch by epoch."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -10,6 +10,7 @@ from rru.report import svg, words
 from rru.report.results import Section
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 540, 330, 66, 14, 14, 52
+MARGIN = 6  # how far out of its frame a line may be drawn
 ROOM = 0.85
 """That part of the values decides how far up a chart goes; the first epochs would leave no room for the rest."""
 MARKS = 60
@@ -72,33 +73,42 @@ def _named(section: Section) -> str:
     return f"a line each for {', '.join(section.lines)}; the numbers are in the table below"
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Where a chart's values lie on the picture; values far outside are put just outside, to be cut."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        """How far across a value is."""
+        part = (value - self.left) / (self.right - self.left) if self.right > self.left else 0.5
+        return LEFT + (WIDTH - LEFT - RIGHT) * part
+
+    def y(self, value: float) -> float:
+        """How far down a value is."""
+        part = (self.high - value) / (self.high - self.low)
+        return TOP + (HEIGHT - TOP - BOTTOM) * min(max(part, -1.0), 2.0)
+
+
 def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, said: str) -> Markup | None:
     xs = [x for line in lines for x, *_ in line.points] + [x for line in lines for x, _ in line.failed]
     ys = [y for line in lines for _, y, *_ in line.points]
     if not ys:
         return None
-    low, high = _bounds(ys, section.metric.higher_is_better)
-    left, right = min(xs), max(xs)
-
-    def place_x(x: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * ((x - left) / (right - left) if right > left else 0.5)
-
-    def place_y(y: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (high - min(max(y, low - (high - low)), high + (high - low))) / (
-            high - low
-        )
-
-    parts = _axes((left, right), (low, high), place_x, place_y, across, upwards)
-    frame = f"M{LEFT} {TOP - 6}H{WIDTH}V{HEIGHT - BOTTOM + 6}H{LEFT}Z"
-    inside = [drawn for line in lines for drawn in _drawn(line, place_x, place_y, line.best is not None)]
-    clip = f"frame-{section.preset}-{section.name}-{section.task}"
-    parts.append(svg.element("clipPath", svg.element("path", d=frame), id=clip))
-    parts.append(svg.element("g", *inside, clip_path=f"url(#{clip})"))
-    for line in lines:
-        for x, told in line.failed:
-            cross = svg.element("text", svg.CROSS, x=place_x(x), y=TOP + 12, text_anchor="middle", class_="failed")
-            parts.append(svg.element("g", cross, data_tip=told, class_="mark"))
-    return svg.picture(WIDTH, HEIGHT, *parts, label=said, kind="chart")
+    frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better))
+    edge = f"M{LEFT} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT}Z"
+    name = f"frame-{section.preset}-{section.name}-{section.task}"
+    clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
+    inside = svg.element("g", *(part for line in lines for part in _drawn(line, frame)), clip_path=f"url(#{name})")
+    crosses = []
+    for x, told in (failed for line in lines for failed in line.failed):
+        cross = svg.element("text", svg.CROSS, x=frame.x(x), y=TOP + 12, text_anchor="middle", class_="failed")
+        crosses.append(svg.element("g", cross, data_tip=told, class_="mark"))
+    axes = _axes(frame, across, upwards)
+    return svg.picture(WIDTH, HEIGHT, *axes, clip, inside, *crosses, label=said, kind="chart")
 
 
 def _bounds(ys: Sequence[float], higher_is_better: bool) -> tuple[float, float]:
@@ -113,21 +123,14 @@ def _bounds(ys: Sequence[float], higher_is_better: bool) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _axes(
-    xs: tuple[float, float],
-    ys: tuple[float, float],
-    place_x: Callable[[float], float],
-    place_y: Callable[[float], float],
-    across: str,
-    upwards: str,
-) -> list[Markup]:
+def _axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
     parts, bottom = [], HEIGHT - BOTTOM
-    for y in svg.ticks(*ys):
-        parts.append(svg.element("path", d=f"M{LEFT} {place_y(y):.1f}H{WIDTH - RIGHT}", class_="grid"))
-        parts.append(svg.element("text", f"{y:g}", x=LEFT - 8, y=place_y(y) + 4, text_anchor="end"))
-    for x in svg.ticks(*xs, count=8):
+    for y in svg.ticks(frame.low, frame.high):
+        parts.append(svg.element("path", d=f"M{LEFT} {frame.y(y):.1f}H{WIDTH - RIGHT}", class_="grid"))
+        parts.append(svg.element("text", f"{y:g}", x=LEFT - 8, y=frame.y(y) + 4, text_anchor="end"))
+    for x in svg.ticks(frame.left, frame.right, count=8):
         if across != "epoch" or x == int(x):
-            parts.append(svg.element("text", f"{x:g}", x=place_x(x), y=bottom + 20, text_anchor="middle"))
+            parts.append(svg.element("text", f"{x:g}", x=frame.x(x), y=bottom + 20, text_anchor="middle"))
     parts.append(svg.element("path", d=f"M{LEFT} {bottom}H{WIDTH - RIGHT}", class_="axis"))
     parts.append(svg.element("text", across, x=(LEFT + WIDTH) / 2, y=HEIGHT - 10, text_anchor="middle"))
     middle = (TOP + bottom) / 2
@@ -136,23 +139,22 @@ def _axes(
     return parts
 
 
-def _drawn(
-    line: Line, place_x: Callable[[float], float], place_y: Callable[[float], float], quiet: bool
-) -> list[Markup]:
-    """A line, the band of its deviation, and its marks; a quiet one shows only its best mark until pointed at."""
+def _drawn(line: Line, frame: Frame) -> list[Markup]:
+    """A line, the band of its deviation, and its marks; where there is a best one, the others wait to be pointed at."""
     series = f"series-{line.index}"
-    places = [(place_x(x), place_y(y)) for x, y, *_ in line.points]
+    places = [(frame.x(x), frame.y(y)) for x, y, *_ in line.points]
     parts = []
     if any(spread for *_, spread in line.points):
-        upper = [(place_x(x), place_y(y + (spread or 0))) for x, y, _, spread in line.points]
-        lower = [(place_x(x), place_y(y - (spread or 0))) for x, y, _, spread in line.points]
+        upper = [(frame.x(x), frame.y(y + (spread or 0))) for x, y, _, spread in line.points]
+        lower = [(frame.x(x), frame.y(y - (spread or 0))) for x, y, _, spread in line.points]
         parts.append(svg.element("path", d=_path([*upper, *reversed(lower)]) + "Z", class_=f"band {series}"))
-    parts.append(svg.element("path", d=_path(places), class_=f"line {series}"))
+    if places:
+        parts.append(svg.element("path", d=_path(places), class_=f"line {series}"))
     for index, ((x, y), (_, _, told, _)) in enumerate(zip(places, line.points, strict=True)):
-        if told and TOP - 6 <= y <= HEIGHT - BOTTOM + 6:
-            hidden = " quiet" if quiet and index != line.best else ""
+        if told and TOP - MARGIN <= y <= HEIGHT - BOTTOM + MARGIN:
+            quiet = "" if line.best in (None, index) else " quiet"
             target = svg.element("circle", cx=x, cy=y, r=9, class_="target")
-            shape = shape_at(line.index, x, y, f"{series}{hidden}")
+            shape = shape_at(line.index, x, y, series + quiet)
             parts.append(svg.element("g", target, shape, data_tip=told, class_="mark"))
     return parts
 

@@ -35,7 +35,7 @@ def figure(section: Section) -> Figure:
         panels, legend = heatmaps.panels(section)
         caption = [
             f"Test {section.metric.label} of the best epoch and how many epochs it took. Blue is good, yellow poor, "
-            "red failed, hollow missing; the frame is around the best run of each panel's cell or version.",
+            "red failed, hollow missing; a frame is around the best test of each cell or version.",
         ]
     else:
         drawn = charts.curve(section) if section.shows == "curve" else charts.convergence(section)

@@ -14,7 +14,7 @@ from rru.experiments.execute import find_runs
 from rru.experiments.schema import Config
 from rru.training import Result, Run, RunError
 
-METRICS_LIMIT = 64 << 20  # bytes
+METRICS_LIMIT, MOST_LINES = 64 << 20, 20_000  # bytes and lines of metrics.jsonl: more would make no better curve
 LARGEST = 1e15
 """No number of a run is larger; one that is was not measured, and would not fit its place on the page."""
 ENDED = ("finished", "diverged")
@@ -194,7 +194,7 @@ def _with_metrics(found: Found, run: Run, problems: list[str]) -> Found:
     if not found.known:
         return found
     metric, curve = metric_of(found.task), []
-    for line in lines:
+    for line in lines[-MOST_LINES:]:
         epoch, scores = count(line.get("epoch")), line.get("validation")
         value = number(scores.get(metric.key)) if isinstance(scores, dict) else None
         if line.get("kind") == "epoch" and epoch and value is not None:
@@ -220,8 +220,8 @@ def _with_result(found: Found, content: Mapping[str, Any], problems: list[str]) 
         if test is None and found.status == "finished":
             problems.append(f"result.json has no test.{key}, so the run counts nowhere")
         found = replace(found, test=test, validation=found.validation if validation is None else validation)
-    names = {"epochs", "best_epoch", "steps", "tokens", "parameters"}
-    counts = {name: value for name in names if (value := count(content.get(name))) is not None}
+    counted = ("epochs", "best_epoch", "steps", "tokens", "parameters")
+    counts = {name: value for name in counted if (value := count(content.get(name))) is not None}
     spent = content.get("seconds")
     seconds = {str(name): number(value) for name, value in spent.items()} if isinstance(spent, dict) else {}
     return replace(

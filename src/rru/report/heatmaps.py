@@ -1,6 +1,6 @@
 """Heat maps of grids: each cell's or version's best metric and how many epochs it took, learning rate by budget."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -46,64 +46,84 @@ def scale(values: Sequence[float], higher_is_better: bool) -> Scale:
 
 def panels(section: Section) -> tuple[list[Panel], list[Markup]]:
     """For each line its best metric, then its epochs; and the keys to the colours of both."""
-    higher = section.metric.higher_is_better
     tests = [point.test for point in section.points if point.test is not None]
     epochs = [point.best_epoch for point in section.points if point.best_epoch is not None]
     if not tests:
         return [], []
-    of_tests, of_epochs = scale(tests, higher), scale(epochs or [0.0], False)
+    of_tests, of_epochs = scale(tests, section.metric.higher_is_better), scale(epochs or [0.0], False)
     drawn = []
     for line, points in section.lines.items():
-        own = [point.test for point in points if point.test is not None]
-        framed = (max if higher else min)(own) if own else None
         for what, value, colours in (
             (f"test {section.metric.label}", attrgetter("test"), of_tests),
             ("epochs to the best", attrgetter("best_epoch"), of_epochs),
         ):
-            drawn.append(Panel(line, what, _map(section, points, value, colours, framed, f"{line}: {what}")))
+            drawn.append(Panel(line, what, _map(section, points, value, colours, f"{line}: {what}")))
     keys = [_key(of_tests, f"test {section.metric.label}", 2), _key(of_epochs, "epochs to the best", 0)]
     return drawn, keys
 
 
-def _map(
-    section: Section,
-    points: Sequence[Point],
-    value: Callable[[Point], float | None],
-    colours: Scale,
-    framed: float | None,
-    said: str,
-) -> Markup:
-    """One panel; `framed` is the test of the run to frame."""
-    across, along = points[0].at  # learning rate, budget
-    columns = sorted({point.at[across] for point in points})
-    rows = sorted({point.at[along] for point in points}, reverse=True)
-    side = (WIDTH - LEFT) / len(columns)
-    tall = min(side, 40.0) if len(rows) > 2 else 40.0
-    turned = len(columns) > 5
-    height = round(TOP + tall * len(rows) + BOTTOM + (18 if turned else 0))
-    parts, frames = [], []
-    for point in points:
-        x, y = LEFT + side * columns.index(point.at[across]), TOP + tall * rows.index(point.at[along])
-        mark = _square(point, value(point), colours, (x, y, side, tall))
-        told = words.tip(words.facts(section, point))
-        parts.append(svg.element("g", *mark, data_tip=told, class_="mark"))
-        if framed is not None and point.test == framed:
-            frames.append(_box((x, y, side, tall), 1.5, fill="none", class_="best"))
-    for index, lr in enumerate(columns):
-        x, y = LEFT + side * (index + 0.5) + (3 if turned else 0), TOP + tall * len(rows) + 14
-        how = (
-            {"text_anchor": "end", "transform": f"rotate(-40 {x:.1f} {y:.1f})"} if turned else {"text_anchor": "middle"}
-        )
-        parts.append(svg.element("text", words.setting(lr), x=x, y=y, **how))
-    for index, budget in enumerate(rows):
-        y = TOP + tall * (index + 0.5)
-        parts.append(svg.element("text", words.setting(budget), x=LEFT - 5, y=y + 3.5, text_anchor="end"))
-    parts.append(svg.element("text", "learning rate", x=(WIDTH + LEFT) / 2, y=height - 3, text_anchor="middle"))
-    spoken = f"{said}. Learning rate across, budget of parameters upwards. The numbers are in the table below."
-    return svg.picture(WIDTH, height, *parts, *frames, label=spoken, kind="map")
-
-
 Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The squares of a map: a column for each learning rate, a row for each budget."""
+
+    columns: Sequence[float]
+    rows: Sequence[float]
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Of a square."""
+        wide = (WIDTH - LEFT) / len(self.columns)
+        return wide, min(wide, 40.0)
+
+    @property
+    def bottom(self) -> float:
+        """How far down the squares go."""
+        return TOP + self.size[1] * len(self.rows)
+
+    @property
+    def turned(self) -> bool:
+        """Whether there are too many columns for names that lie flat."""
+        return len(self.columns) > 5
+
+    def box(self, at: Sequence[float]) -> Box:
+        """The place of a square."""
+        (wide, high), (lr, budget) = self.size, at
+        return LEFT + wide * self.columns.index(lr), TOP + high * self.rows.index(budget), wide, high
+
+    def names(self) -> Iterator[Markup]:
+        """The names of columns and rows."""
+        wide, high = self.size
+        for index, lr in enumerate(self.columns):
+            x, y = LEFT + wide * (index + 0.5) + (3 if self.turned else 0), self.bottom + 14
+            turn = f"rotate(-40 {x:.1f} {y:.1f})" if self.turned else None
+            anchor = "end" if self.turned else "middle"
+            yield svg.element("text", words.setting(lr), x=x, y=y, text_anchor=anchor, transform=turn)
+        for index, budget in enumerate(self.rows):
+            y = TOP + high * (index + 0.5) + 3.5
+            yield svg.element("text", words.setting(budget), x=LEFT - 5, y=y, text_anchor="end")
+
+
+def _map(
+    section: Section, points: Sequence[Point], value: Callable[[Point], float | None], colours: Scale, said: str
+) -> Markup:
+    """One panel, with a frame around the run whose test is best."""
+    places = [tuple(point.at.values()) for point in points]  # learning rate, budget
+    grid = Grid(sorted({lr for lr, _ in places}), sorted({budget for _, budget in places}, reverse=True))
+    height = round(grid.bottom + BOTTOM + (18 if grid.turned else 0))
+    tests = [point.test for point in points if point.test is not None]
+    best = (max if section.metric.higher_is_better else min)(tests, default=None)
+    parts, frames = [], []
+    for point, place in zip(points, places, strict=True):
+        square = _square(point, value(point), colours, grid.box(place))
+        parts.append(svg.element("g", *square, data_tip=words.tip(words.facts(section, point)), class_="mark"))
+        if best is not None and point.test == best:
+            frames.append(_box(grid.box(place), 1.5, fill="none", class_="best"))
+    below = svg.element("text", "learning rate", x=(WIDTH + LEFT) / 2, y=height - 3, text_anchor="middle")
+    spoken = f"{said}. Learning rate across, budget of parameters upwards. The numbers are in the table below."
+    return svg.picture(WIDTH, height, *parts, *frames, *grid.names(), below, label=spoken, kind="map")
 
 
 def _box(box: Box, gap: float, **attributes: object) -> Markup:

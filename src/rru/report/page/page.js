@@ -22,17 +22,17 @@ document.addEventListener("pointerdown", (event) => show(markAt(event), event.cl
 document.addEventListener("scroll", () => show(null), { passive: true, capture: true });
 for (const picture of document.querySelectorAll("svg[tabindex]")) {
   const marks = [...picture.querySelectorAll(".mark")];
+  let at = -1;
   picture.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return show(null);
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step || !marks.length) return;
     event.preventDefault();
-    const at = marks.indexOf(shown);
-    const mark = marks[at < 0 ? 0 : (at + step + marks.length) % marks.length];
-    const box = mark.getBoundingClientRect();
-    show(mark, box.right - 10, box.top);
+    at = at < 0 ? 0 : (at + step + marks.length) % marks.length;
+    const box = marks[at].getBoundingClientRect();
+    show(marks[at], box.right - 10, box.top);
   });
-  picture.addEventListener("blur", () => show(null));
+  picture.addEventListener("blur", () => { at = -1; show(null); });
 }
 
 // The table of runs: sorted by a column's head, cut down to what holds some words.
