@@ -23,8 +23,7 @@ def page(tmp_path_factory, all_runs):
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 768, 390, 320])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "dark"), (390, "light"), (320, "dark")])
 def test_all_is_drawn_without_complaint_or_request_in_any_width(browser, page, width, scheme):
     browser.open(page, width=width, scheme=scheme)
     assert browser.errors == []

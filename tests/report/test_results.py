@@ -90,7 +90,9 @@ def test_a_copy_that_has_ended_counts_before_one_that_has_not(tmp_path):
 
 def test_a_folder_named_twice_counts_once(tmp_path):
     write_run(tmp_path / "runs", preset(), 8.0)
-    assert len(gather([tmp_path / "runs", tmp_path / "runs" / "jsb", tmp_path])) == 1
+    roots = [tmp_path / "runs", tmp_path / "runs" / "jsb", tmp_path / "runs" / ".." / "runs", tmp_path]
+    assert len(gather(roots)) == 1
+    assert build(roots).notes == ()
 
 
 def test_presets_of_runs(tmp_path):

@@ -180,25 +180,33 @@ def build(roots: Iterable[Path]) -> Report:
     if not found:
         places = ", ".join(map(str, roots)) or "no folder"
         raise RunError(f"no runs in {places}; `rru train bach --preset smoke` makes one")
+    folders = [run.folder.resolve() for run in found]
     for root in roots:
-        if root.is_dir() and not any(run.folder.is_relative_to(root) for run in found):
+        if root.is_dir() and not any(folder.is_relative_to(root.resolve()) for folder in folders):
             notes.append(f"{root}: holds no runs")
+    return Report(roots, tuple(found), _sections(found), tuple(notes))
+
+
+def _sections(found: Iterable[Found]) -> dict[str, list[Section]]:
+    """The plans that have runs of their own: many share settings, and none is shown for what another shows already."""
     groups: dict[str, list[Found]] = {}
     for run in found:
         if run.known and run.twin is None:
             groups.setdefault(run.group, []).append(run)
     sections: dict[str, list[Section]] = {}
-    shown: set[str] = set()
+    shown: dict[str, set[str]] = {}
     for plan, ids in all_plans():
         for task in dict.fromkeys(entry.task for entry in plan.entries):
             here = {key: entry for key, entry in zip(ids, plan.entries, strict=True) if entry.task == task}
-            with_runs = here.keys() & groups.keys()
-            # Plans share settings. One is shown for runs of its own, not for those that another shows already.
-            curves = plan.shows == "convergence" and any(run.curve for key in with_runs for run in groups[key])
-            if curves or (with_runs - shown and plan.shows != "convergence"):
+            with_runs, before = here.keys() & groups.keys(), shown.setdefault(plan.preset, set())
+            if plan.shows == "convergence":  # shows the same runs in another way
+                worth = any(run.curve for key in with_runs for run in groups[key])
+            else:
+                worth = bool(with_runs - before)
+            if worth:
                 sections.setdefault(plan.preset, []).append(_section(plan, task, here, groups))
-                shown |= with_runs
-    return Report(roots, tuple(found), sections, tuple(notes))
+                before |= with_runs
+    return sections
 
 
 def _section(plan: Plan, task: str, entries: Mapping[str, Entry], groups: Mapping[str, list[Found]]) -> Section:

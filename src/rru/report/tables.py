@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A task's results: `better` says which way the metric goes, `verdict` who is best and on what ground."""
+    """A task's results: `verdict` says who is best and on what ground, `progress` what is missing."""
 
     task: str
     metric: str
