@@ -1,5 +1,8 @@
 """The page in a real browser: drawn, quiet, within the width of a phone, and answering to mouse and keys."""
 
+import base64
+import wave
+
 import pytest
 
 from rru import report
@@ -175,6 +178,25 @@ def test_a_page_that_is_kept_fresh_loads_itself_unless_paused(browser, tmp_path)
     browser.run("document.querySelector('.live button').click()")
     assert browser.run("busy()") is True  # and what is busy is left alone
     assert browser.errors == []
+
+
+def test_music_of_a_run_is_seen_and_can_be_played(browser, tmp_path):
+    folder = write_run(tmp_path / "runs", preset()) / "music"
+    folder.mkdir()
+    (folder / "roll.png").write_bytes(base64.b64decode(PIXEL))
+    with wave.open(str(folder / "piece.wav"), "wb") as sound:
+        sound.setparams((1, 2, 8000, 0, "NONE", ""))
+        sound.writeframes(bytes(16000))
+    report.write([tmp_path / "runs"], tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    browser.run("document.querySelector('.runs details').open = true")
+    assert browser.run("document.querySelector('.runs img').decode().then(() => 'seen')") == "seen"
+    ready = "new Promise((done) => { const one = new Audio(document.querySelector('audio').src);"
+    assert browser.run(f"{ready} one.onloadedmetadata = () => done(one.duration); }})") == 1.0
+    assert browser.errors == []
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def live(path):

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from rru import report
+from rru.report import svg
 from tests.report.samples import change_result, preset, write_run
 
 EVIL = "</script></style></pre>\"'><script>window.evil = 1</script><img src=x onerror='window.evil=1'>{{ 7*7 }}"
@@ -59,6 +60,13 @@ def test_the_policy_lets_only_the_pages_own_script_run(tmp_path, evil):
     assert "default-src &#39;none&#39;" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
+
+
+def test_a_drawings_texts_and_attributes_are_escaped():
+    drawn = svg.element("g", EVIL, svg.element("path", d=1.5), data_tip=EVIL)
+    page = Elements(drawn)
+    assert page.found == {"g": 1, "path": 1}
+    assert page.attributes == {"data-tip", "d"}
 
 
 def test_a_page_names_no_address(tmp_path, all_runs):
