@@ -222,3 +222,14 @@ class TestAFolderFromElsewhere:
         if name != "lock":
             with pytest.raises(RunError, match=rf"{name}: must be a file of the run itself"):
                 train_in(run.path)
+
+
+def test_looking_at_a_run_does_not_keep_it_from_training(tmp_path):
+    run = Run.create(tmp_path / "run", CONFIG)
+    with (run.path / "lock").open("wb") as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)  # as `status` does, for as long as it takes
+        looking = threading.Timer(0.02, lambda: fcntl.flock(looked_at, fcntl.LOCK_UN))
+        looking.start()
+        with run.locked():
+            assert run.status == "running"
+        looking.join()

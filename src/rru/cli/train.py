@@ -129,11 +129,11 @@ def _row(run: Run) -> list[str] | None:
             return [*names, run.status, str(epochs), "", "", "", str(run.path)]
         result = Result.from_json(ended)
     except RunError as error:
-        _left_out(str(error))
+        _left_out(run.path, error)
         return None
     scores = [number(of_split.get(result.metric)) for of_split in (result.validation, result.test)]
     return [*names, result.status, str(result.epochs), result.metric, *scores, str(run.path)]
 
 
-def _left_out(problem: str) -> None:
+def _left_out(folder: Path, problem: RunError) -> None:
     err.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)

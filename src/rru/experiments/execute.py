@@ -192,14 +192,14 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
         return parts.task.evaluate(parts.model, split)
 
 
-def find_runs(root: Path, tell: Callable[[str], None] | None = None) -> list[Run]:
+def find_runs(root: Path, damaged: Callable[[Path, RunError], None] | None = None) -> list[Run]:
     """The runs below a folder, in the order of their names.
 
     **Arguments:**
 
     - `root`: the folder.
-    - `tell`: is called with what is the matter with a folder that is no run's, which is left out. Default: it is an
-      error.
+    - `damaged`: is called with each folder that is no run's, or whose config cannot be read, and why; such a folder is
+      left out. Without it the first one is an error.
     """
     runs: list[Run] = []
     for config in sorted(root.glob("**/config.toml")):
@@ -207,9 +207,9 @@ def find_runs(root: Path, tell: Callable[[str], None] | None = None) -> list[Run
             run = Run(config.parent)
             _check_names(run)
         except RunError as error:
-            if tell is None:
+            if damaged is None:
                 raise
-            tell(str(error))
+            damaged(config.parent, error)
         else:
             runs.append(run)
     return runs

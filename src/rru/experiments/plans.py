@@ -83,6 +83,12 @@ def names() -> tuple[str, ...]:
     return tuple(_read()["plans"])
 
 
+def tasks(name: str, preset: str = "paper") -> tuple[str, ...]:
+    """All tasks a plan can be made for, those it has by itself first."""
+    parts = _parts(name, preset)
+    return tuple(dict.fromkeys([task for part in parts for task in part["tasks"]] + _more(parts)))
+
+
 def load(
     name: str,
     preset: str = "paper",
@@ -100,10 +106,8 @@ def load(
     - `cells`, `tasks`: only these. Default: those of the paper. A registered cell of one's own may be among them.
     - `seeds`: each run once with each of them.
     """
-    presets.choice("plan", name, names())
-    presets.choice("preset", preset, SIZES)
+    parts = _parts(name, preset)
     table = _table(name, preset)
-    parts = [_table(part, preset) | {"lines": table["lines"]} for part in table.get("parts", ())] or [table]
     chosen = _filtered("task", tasks, [task for part in parts for task in part["tasks"]], _more(parts))
     lines = {line: dict(about) for line, about in _read()["lines"][table["lines"]].items()}
     known = tuple(dict.fromkeys(about["cell"] for about in lines.values()))
@@ -149,6 +153,12 @@ def _table(name: str, preset: str) -> dict[str, Any]:
         table = presets.merged(_read()["plans"][table.pop("follows")], table)
     at_size = table.get(preset, {})
     return presets.merged({key: value for key, value in table.items() if key not in SIZES}, at_size)
+
+
+def _parts(name: str, preset: str) -> list[dict[str, Any]]:
+    """The tables a plan consists of: its own, or those of the plans it puts together."""
+    table = _table(presets.choice("plan", name, names()), presets.choice("preset", preset, SIZES))
+    return [_table(part, preset) | {"lines": table["lines"]} for part in table.get("parts", ())] or [table]
 
 
 def _more(parts: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -38,6 +38,16 @@ def write_file(path: Path, content: bytes) -> None:
         unfinished.unlink(missing_ok=True)
 
 
+def read_file(path: Path, limit: int) -> bytes:
+    """What a file of at most `limit` bytes holds; `Damaged` if it is larger, a link, or a device without end."""
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise Damaged(f"{path}: must be a file")
+    if found.st_size > limit:
+        raise Damaged(f"{path}: has {found.st_size} bytes where at most {limit} are right")
+    return path.read_bytes()
+
+
 def append_line(path: Path, line: bytes) -> None:
     """Adds a line to a file's end, at once on the disk. A crash may leave the start of it, without the line's end."""
     try:
@@ -72,7 +82,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 def read_folder(path: Path) -> dict[str, bytes]:
     """What `write_folder` wrote; `Damaged` if a file is missing or not as it was written."""
     try:
-        manifest = json.loads(_content(path / MANIFEST, MANIFEST_LIMIT))
+        manifest = json.loads(read_file(path / MANIFEST, MANIFEST_LIMIT))
         known = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Damaged(f"{path / MANIFEST}: cannot be read ({error!r})") from error
@@ -137,7 +147,7 @@ def _finite(value: Any) -> Any:
 
 def _checked(path: Path, size: int, sha256: str) -> bytes:
     try:
-        content = _content(path, size)
+        content = read_file(path, size)
     except OSError as error:
         raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
     if len(content) != size:
@@ -145,16 +155,6 @@ def _checked(path: Path, size: int, sha256: str) -> bytes:
     if _sha256(content) != sha256:
         raise Damaged(f"{path}: its content is not what was written (checksum differs)")
     return content
-
-
-def _content(path: Path, limit: int) -> bytes:
-    """What a file holds; a device, which may have no end, is none, nor is a file larger than it can rightly be."""
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        raise Damaged(f"{path}: must be a file")
-    if found.st_size > limit:
-        raise Damaged(f"{path}: has {found.st_size} bytes where at most {limit} were written")
-    return path.read_bytes()
 
 
 def _plain(path: Path, name: str) -> bool:

@@ -39,12 +39,15 @@ from rru.training.files import (
     cannot_write,
     flush_folder,
     own_file,
+    read_file,
     read_folder,
     sweep,
     to_json,
     write_file,
     write_folder,
 )
+
+LIMIT = 1 << 20  # bytes of a config, an environment or a result
 
 
 class Run:
@@ -58,7 +61,7 @@ class Run:
         if not self._config_file.is_file():
             raise RunError(f"{self.path}: is not a run's folder, it has no config.toml")
         try:
-            self.config: toml.Config = tomllib.loads(self._config_file.read_text("utf-8"))
+            self.config: toml.Config = tomllib.loads(read_file(self._config_file, LIMIT).decode())
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{self._config_file}: cannot be read ({error})") from error
         self.checkpoints = Checkpoints(self.path / "checkpoint")
@@ -128,16 +131,11 @@ class Run:
 
     def result(self) -> dict[str, Any] | None:
         """What came of the run; None if it has not ended."""
-        path = self.path / "result.json"
-        if not path.exists():
-            return None
-        try:
-            result = json.loads(own_file(path).read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"{path}: cannot be read ({error}); remove it and resume to have it made again") from error
-        if not isinstance(result, dict):
-            raise RunError(f"{path}: must hold an object; remove it and resume to have it made again")
-        return result
+        return self._object("result.json", "; remove it and resume to have it made again")
+
+    def environment(self) -> dict[str, Any] | None:
+        """What it ran on; None if env.json is not there."""
+        return self._object("env.json", "")
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Ends the run."""
@@ -148,7 +146,7 @@ class Run:
         append_line(self._metrics_file, to_json(line))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, without one that is cut short."""
+        """The lines of metrics.jsonl, up to one that is cut short or damaged."""
         return [json.loads(line) for line in self._lines()]
 
     def keep_lines(self, count: int) -> int:
@@ -187,6 +185,19 @@ class Run:
 
     def _best(self, epoch: int) -> Path:
         return self.path / "best" / f"epoch-{epoch:04}"
+
+    def _object(self, name: str, advice: str) -> dict[str, Any] | None:
+        """What a file of JSON holds; None if it is not there."""
+        path = self.path / name
+        try:
+            content = json.loads(read_file(own_file(path), LIMIT))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(f"{path}: cannot be read ({error}){advice}") from error
+        if not isinstance(content, dict):
+            raise RunError(f"{path}: must hold an object{advice}")
+        return content
 
     def _lines(self) -> list[bytes]:
         """Whole lines that are JSON, up to the first that is not."""

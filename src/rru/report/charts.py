@@ -1,0 +1,194 @@
+"""Line charts: a metric against dropout, and validation epoch by epoch."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from rru.report import svg, words
+from rru.report.results import Section
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 540, 330, 66, 14, 14, 52
+MARGIN = 6  # how far out of its frame a line may be drawn
+ROOM = 0.85
+"""That part of the values decides how far up a chart goes; the first epochs would leave no room for the rest."""
+MARKS = 60
+"""The most marks of a learning curve."""
+
+
+@dataclass
+class Line:
+    """A line to draw: `index` chooses colour and shape; each point is x, y, what it says, and its deviation if any."""
+
+    index: int
+    points: list[tuple[float, float, str, float | None]] = field(default_factory=list)
+    failed: list[tuple[float, str]] = field(default_factory=list)
+    best: int | None = None
+
+
+def curve(section: Section) -> Markup | None:
+    """Test against the plan's one axis, a line for each cell."""
+    (axis,) = section.points[0].at
+    lines = []
+    for index, points in enumerate(section.lines.values()):
+        line = Line(index)
+        for point in points:
+            told = words.tip(words.facts(section, point))
+            if point.diverged:
+                line.failed.append((point.at[axis], told))
+            if point.test is not None:
+                line.points.append((point.at[axis], point.test, told, point.deviation))
+        lines.append(line)
+    said = f"{section.heading}: test {section.metric.label} against {words.AXES.get(axis, axis)}, {_named(section)}."
+    return _chart(lines, section, words.AXES.get(axis, axis), f"test {section.metric.label}", said)
+
+
+def convergence(section: Section) -> Markup | None:
+    """Validation after each epoch, a line for each run; runs of a cell have its colour."""
+    lines = []
+    for index, (name, points) in enumerate(section.lines.items()):
+        for run in (run for point in points for run in point.runs if run.curve):
+            line = Line(index)
+            every = math.ceil(len(run.curve) / MARKS)
+            for place, (epoch, value) in enumerate(run.curve):
+                kept = place % every == 0 or epoch == run.best_epoch
+                told = {
+                    "line": name,
+                    "seed": str(run.seed),
+                    "epoch": str(epoch),
+                    f"validation {section.metric.label}": words.score(value, 4),
+                    "best epoch": str(run.best_epoch or words.NONE),
+                    "status": run.status,
+                }
+                if epoch == run.best_epoch:
+                    line.best = len(line.points)
+                line.points.append((epoch, value, words.tip(told) if kept else "", None))
+            lines.append(line)
+    said = f"{section.heading}: validation {section.metric.label} after each epoch, {_named(section)}."
+    return _chart(lines, section, "epoch", f"validation {section.metric.label}", said)
+
+
+def _named(section: Section) -> str:
+    return f"a line each for {', '.join(section.lines)}; the numbers are in the table below"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a chart's values lie on the picture; values far outside are put just outside, to be cut."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        """How far across a value is."""
+        part = (value - self.left) / (self.right - self.left) if self.right > self.left else 0.5
+        return LEFT + (WIDTH - LEFT - RIGHT) * part
+
+    def y(self, value: float) -> float:
+        """How far down a value is."""
+        part = (self.high - value) / (self.high - self.low)
+        return TOP + (HEIGHT - TOP - BOTTOM) * min(max(part, -1.0), 2.0)
+
+
+def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, said: str) -> Markup | None:
+    xs = [x for line in lines for x, *_ in line.points] + [x for line in lines for x, _ in line.failed]
+    ys = [y for line in lines for _, y, *_ in line.points]
+    if not ys:
+        return None
+    frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better))
+    edge = f"M{LEFT} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT}Z"
+    name = f"frame-{section.preset}-{section.name}-{section.task}"
+    clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
+    inside = svg.element("g", *(part for line in lines for part in _drawn(line, frame)), clip_path=f"url(#{name})")
+    crosses = []
+    for x, told in (failed for line in lines for failed in line.failed):
+        cross = svg.element("text", svg.CROSS, x=frame.x(x), y=TOP + 12, text_anchor="middle", class_="failed")
+        crosses.append(svg.element("g", cross, data_tip=told, class_="mark"))
+    axes = _axes(frame, across, upwards)
+    return svg.picture(WIDTH, HEIGHT, *axes, clip, inside, *crosses, label=said, kind="chart")
+
+
+def _bounds(ys: Sequence[float], higher_is_better: bool) -> tuple[float, float]:
+    """From where to where a chart goes: the best with a little room, and at the other end most of the rest."""
+    low, high = min(ys), max(ys)
+    if len(ys) >= 10:
+        if higher_is_better:
+            low = min(svg.quantile(ys, 1 - ROOM), high - 0.3 * (high - low))
+        else:
+            high = svg.quantile(ys, ROOM)
+    room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
+    parts, bottom = [], HEIGHT - BOTTOM
+    for y in svg.ticks(frame.low, frame.high):
+        parts.append(svg.element("path", d=f"M{LEFT} {frame.y(y):.1f}H{WIDTH - RIGHT}", class_="grid"))
+        parts.append(svg.element("text", f"{y:g}", x=LEFT - 8, y=frame.y(y) + 4, text_anchor="end"))
+    for x in svg.ticks(frame.left, frame.right, count=8):
+        if across != "epoch" or x == int(x):
+            parts.append(svg.element("text", f"{x:g}", x=frame.x(x), y=bottom + 20, text_anchor="middle"))
+    parts.append(svg.element("path", d=f"M{LEFT} {bottom}H{WIDTH - RIGHT}", class_="axis"))
+    parts.append(svg.element("text", across, x=(LEFT + WIDTH) / 2, y=HEIGHT - 10, text_anchor="middle"))
+    middle = (TOP + bottom) / 2
+    turn = f"rotate(-90 18 {middle})"
+    parts.append(svg.element("text", upwards, x=18, y=middle, text_anchor="middle", transform=turn))
+    return parts
+
+
+def _drawn(line: Line, frame: Frame) -> list[Markup]:
+    """A line, the band of its deviation, and its marks; where there is a best one, the others wait to be pointed at."""
+    series = f"series-{line.index}"
+    places = [(frame.x(x), frame.y(y)) for x, y, *_ in line.points]
+    parts = []
+    if any(spread for *_, spread in line.points):
+        upper = [(frame.x(x), frame.y(y + (spread or 0))) for x, y, _, spread in line.points]
+        lower = [(frame.x(x), frame.y(y - (spread or 0))) for x, y, _, spread in line.points]
+        parts.append(svg.element("path", d=_path([*upper, *reversed(lower)]) + "Z", class_=f"band {series}"))
+    if places:
+        parts.append(svg.element("path", d=_path(places), class_=f"line {series}"))
+    for index, ((x, y), (_, _, told, _)) in enumerate(zip(places, line.points, strict=True)):
+        if told and TOP - MARGIN <= y <= HEIGHT - BOTTOM + MARGIN:
+            quiet = "" if line.best in (None, index) else " quiet"
+            target = svg.element("circle", cx=x, cy=y, r=9, class_="target")
+            shape = shape_at(line.index, x, y, series + quiet)
+            parts.append(svg.element("g", target, shape, data_tip=told, class_="mark"))
+    return parts
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+
+
+def shape_at(index: int, x: float, y: float, classes: str) -> Markup:
+    """A line's mark: shapes differ as colours do, for whoever cannot tell these apart."""
+    shapes = (
+        "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
+        "m-4.5-4.5h9v9h-9z",
+        "m0-6l5.5 10h-11z",
+        "m0-6l6 6-6 6-6-6z",
+        "m0 6l5.5-10h-11z",
+        "m-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z",
+    )
+    return svg.element("path", d=f"M{x:.1f} {y:.1f}{shapes[index % len(shapes)]}", class_=f"dot {classes}")
+
+
+def legend(section: Section) -> list[Markup]:
+    """A mark and a name for each line that has runs."""
+    entries = []
+    for index, (line, points) in enumerate(section.lines.items()):
+        if any(point.runs for point in points):
+            dash = svg.element("path", d="M0 8H28", class_=f"line series-{index}")
+            mark = svg.element(
+                "svg",
+                dash,
+                shape_at(index, 14, 8, f"series-{index}"),
+                viewBox="0 0 28 16",
+                class_="swatch",
+                aria_hidden="true",
+            )
+            entries.append(Markup("{} {}").format(mark, line))
+    return entries

@@ -1,0 +1,105 @@
+"""What several seeds of the same settings say: mean, spread, and whether a lead is more than luck."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 10_000
+LEAST_SEEDS = 4
+"""Of fewer, resamples are too often one value alone, which has no deviation to measure by."""
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean."""
+    return float(np.mean(values))
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation of a sample (n - 1); None for a single value, which has none."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """The studentised bootstrap interval of a mean; the same values always give the same interval.
+
+    The plain percentile interval is far too narrow for a few seeds: of five it misses the true mean in 17 % of cases
+    where it claims 5 %. Measured in each resample's own standard error, as here, it misses it in about 5 %.
+
+    **Arguments:**
+
+    - `values`: at least four; for a paired comparison, the difference of each pair.
+    - `level`: how often such an interval should hold the true mean.
+    """
+    count = len(values)
+    if count < LEAST_SEEDS:
+        raise ValueError(f"an interval needs at least {LEAST_SEEDS} values, got {count}")
+    sample = np.asarray(values, dtype=np.float64)
+    drawn = sample[np.random.default_rng(0).integers(count, size=(RESAMPLES, count))]  # (resamples, count)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a resample of one value alone has no deviation
+        far = (drawn.mean(axis=1) - sample.mean()) / drawn.std(axis=1, ddof=1)
+    least, most = np.quantile(
+        np.nan_to_num(far, posinf=np.inf, neginf=-np.inf), [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf"
+    )
+    spread = sample.std(ddof=1)
+    return float(sample.mean() - most * spread), float(sample.mean() - least * spread)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which line of a comparison is best.
+
+    **Arguments:**
+
+    - `best`: its name; empty if there are not two to compare.
+    - `shown`: whether it may be shown as the winner.
+    - `reason`: on what ground, or why not.
+    """
+
+    best: str = ""
+    shown: bool = False
+    reason: str = ""
+
+
+def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -> Verdict:
+    """The best of some lines.
+
+    **Arguments:**
+
+    - `scores`: of each line, the score by seed.
+    - `higher_is_better`: whether more is better.
+
+    **Returns:** with one seed each the best of them, said to be one seed; with several the best mean, which is shown as
+    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, leaves out
+    zero.
+    """
+    scores = {line: values for line, values in scores.items() if values}
+    if len(scores) < 2:
+        return Verdict()
+    ranked = sorted(scores, key=lambda line: mean(list(scores[line].values())), reverse=higher_is_better)
+    best, others = ranked[0], ranked[1:]
+    if all(len(values) == 1 for values in scores.values()):
+        if mean(list(scores[best].values())) == mean(list(scores[others[0]].values())):
+            return Verdict(reason="two are equal; one seed each")
+        return Verdict(best, True, "one seed each, not significant")
+    for other in others:
+        differences = paired(scores[best], scores[other])
+        if len(differences) < LEAST_SEEDS:
+            few = f"{len(differences)} seed{'s' * (len(differences) != 1)} in common with {other}"
+            return Verdict(best, False, f"best mean, but not supported: {few}, {LEAST_SEEDS} are needed")
+        low, high = interval(differences)
+        if low <= 0 <= high:
+            return Verdict(
+                best, False, f"best mean, but not supported: mean difference from {other} {_span(low, high)}"
+            )
+    low, high = interval(paired(scores[best], scores[others[0]]))
+    return Verdict(best, True, f"supported: mean difference from {others[0]}, the next best, {_span(low, high)}")
+
+
+def paired(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+    """The differences on the seeds that both have."""
+    return [one[seed] - other[seed] for seed in sorted(one) if seed in other]
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:+.3g} to {high:+.3g} (95 %)".replace("-", "\N{MINUS SIGN}")

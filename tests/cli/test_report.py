@@ -1,0 +1,88 @@
+"""`rru report`, as a user types it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import rru
+from rru.cli import app
+from tests.report.samples import preset, write_run
+
+
+@pytest.fixture
+def rru_report(tmp_path, monkeypatch):
+    """Runs the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(app, ["report", *map(str, arguments)])
+
+
+def test_it_makes_a_page_of_the_runs_in_runs(rru_report, tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.8)
+    ran = rru_report()
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.splitlines() == [
+        "paper: Table 1: JSB Chorales. 1 of 4 settings have a result; 3 not begun.",
+        "paper: Convergence: JSB Chorales. 1 of 4 settings have a result; 3 not begun.",
+        "1 run (1 finished); in report.html",
+    ]
+    assert "7.8000" in (tmp_path / "report.html").read_text()
+
+
+def test_it_takes_folders_and_files(rru_report, tmp_path):
+    write_run(tmp_path / "one", preset(), 7.8)
+    write_run(tmp_path / "two", preset(cell="gru"), 8.5)
+    ran = rru_report("one", "two", "-o", "out/page.html", "--csv", "out/n.csv", "--markdown", "out/n.md")
+    assert ran.exit_code == 0, ran.output
+    assert "2 runs (2 finished); in out/page.html, out/n.csv, out/n.md" in ran.output
+    for name in ("page.html", "n.csv", "n.md"):
+        assert "8.5" in (tmp_path / "out" / name).read_text()
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_shown(rru_report, tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.8)
+    broken = write_run(tmp_path / "runs", preset(cell="gru"), 8.5)
+    (broken / "config.toml").write_text("oops")
+    ran = rru_report()
+    assert ran.exit_code == 0
+    assert f"{broken.relative_to(tmp_path) / 'config.toml'}: cannot be read" in ran.output
+    assert "2 runs (1 damaged, 1 finished)" in ran.output
+
+
+@pytest.mark.parametrize("roots", [[], ["nowhere"], ["nowhere", "neither"]])
+def test_without_runs_it_says_so_and_fails(rru_report, tmp_path, roots):
+    ran = rru_report(*roots)
+    assert ran.exit_code == 1
+    assert f"no runs in {', '.join(roots) or 'runs'}" in ran.output
+    assert len(ran.output.splitlines()) == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_one_line(rru_report, tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.8)
+    (tmp_path / "taken").touch()
+    ran = rru_report("-o", "taken/page.html")
+    assert ran.exit_code == 1
+    assert "taken" in ran.output.splitlines()[-1]
+
+
+def test_ctrl_c_ends_watching_and_leaves_a_page_that_rests(tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.8)
+    command = [sys.executable, "-m", "rru.cli", "report", "--watch", "--every", "3600"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(Path(rru.__file__).parents[1])}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            assert "watching runs" in watching.stdout.readline()
+            assert "report.html: 1 run (1 finished)" in watching.stdout.readline()
+            assert 'data-every="3600' in (tmp_path / "report.html").read_text()
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(60) == 0
+        finally:
+            watching.kill()
+    assert "data-every" not in (tmp_path / "report.html").read_text()
+    assert [path.name for path in tmp_path.iterdir() if "unfinished" in path.name] == []

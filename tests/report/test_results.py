@@ -1,0 +1,200 @@
+"""What the page, the CSV and the Markdown say is what result files hold."""
+
+import csv
+import re
+
+import pytest
+
+from rru import data, report
+from rru.experiments import plans, presets
+from rru.report.gather import METRICS, gather, metric_of
+from rru.report.results import build, line_of, preset_of
+from rru.tasks.classification import ClassificationTask
+from rru.tasks.music import MusicTask
+from tests.report.samples import preset, write_run
+
+
+def page(tmp_path, **files):
+    report.write([tmp_path / "runs"], tmp_path / "page.html", **files)
+    return (tmp_path / "page.html").read_text()
+
+
+def text_of(html):
+    """A page's text, without its elements."""
+    return " ".join(re.sub(r"<[^>]*>", " ", html.partition("<main")[2].partition("<script")[0]).split())
+
+
+def test_numbers_stand_beside_the_papers(tmp_path):
+    for cell, test in {"rru": 7.8549, "lstm": 8.1}.items():
+        write_run(tmp_path / "runs", preset(cell=cell), test)
+    said = text_of(page(tmp_path))
+    assert "7.85 paper 7.72 +0.13 worse" in said
+    assert "8.10 paper 8.33 \N{MINUS SIGN}0.23 better" in said
+    assert "\N{EN DASH} paper 8.20" in said  # the GRU was not run
+    assert "2 of 4 settings have a result; 2 not begun." in said
+    assert "7.8549" in said  # among all runs, with more digits
+    assert "chose their settings on the test split" in said
+
+
+def test_the_winner_of_one_seed_is_bold_and_said_to_be_one(tmp_path):
+    for cell, test in {"rru": 7.85, "lstm": 8.1}.items():
+        write_run(tmp_path / "runs", preset(cell=cell), test)
+    html = page(tmp_path)
+    assert "<strong>7.85</strong>" in html
+    assert "<strong>8.10</strong>" not in html
+    assert "RRU: one seed each, not significant" in html
+
+
+def test_seeds_are_gathered_to_a_mean(tmp_path):
+    for seed, test in enumerate((8.0, 8.2, 8.4, 8.6, 8.8)):
+        write_run(tmp_path / "runs", preset(seed=seed), test)
+    said = text_of(page(tmp_path))
+    assert "8.40 ± 0.32 5 seeds paper 7.72 +0.68 worse" in said
+
+
+def test_presets_are_kept_apart(tmp_path):
+    write_run(tmp_path / "runs", preset(size="paper"), 7.8)
+    write_run(tmp_path / "runs", preset(size="smoke"), 50.0)
+    html = page(tmp_path)
+    assert re.findall(r'<section id="([\w-]+)"', html) == ["preset-paper", "preset-smoke", "runs"]
+    smoke = html[html.index('id="preset-smoke"') :]
+    assert "The numbers say nothing about the cells." in smoke
+    assert "50.00" in smoke[: smoke.index("</section>")]
+    assert "7.80" not in smoke[: smoke.index("</section>")]
+
+
+def test_a_diverged_seed_is_named_and_does_not_count(tmp_path):
+    write_run(tmp_path / "runs", preset(seed=0), 8.0)
+    write_run(tmp_path / "runs", preset(seed=1), 99.0, status="diverged", reason="the training loss became nan")
+    write_run(tmp_path / "runs", preset(cell="gru", seed=0), 9.0)
+    html = page(tmp_path)
+    assert "8.00 1 diverged paper 7.72" in text_of(html)
+    assert "<strong>8.00</strong>" not in html
+    assert "Diverged: the training loss became nan." in html
+
+
+def test_a_copy_of_a_run_is_no_second_seed(tmp_path):
+    write_run(tmp_path / "runs", preset(), 8.0)
+    write_run(tmp_path / "runs", preset(), 8.5, folder=tmp_path / "runs" / "zcopy")
+    (point, *_) = build([tmp_path / "runs"]).sections["paper"][0].points
+    assert point.tests == {0: 8.0}
+    assert "has the same settings and seed" in page(tmp_path)
+
+
+def test_a_copy_that_has_ended_counts_before_one_that_has_not(tmp_path):
+    write_run(tmp_path / "runs", preset(), None, folder=tmp_path / "runs" / "a")
+    write_run(tmp_path / "runs", preset(), 8.5, folder=tmp_path / "runs" / "b")
+    (point, *_) = build([tmp_path / "runs"]).sections["paper"][0].points
+    assert point.tests == {0: 8.5}
+
+
+def test_a_folder_named_twice_counts_once(tmp_path):
+    write_run(tmp_path / "runs", preset(), 8.0)
+    roots = [tmp_path / "runs", tmp_path / "runs" / "jsb", tmp_path / "runs" / ".." / "runs", tmp_path]
+    assert len(gather(roots)) == 1
+    assert build(roots).notes == ()
+
+
+def test_presets_of_runs(tmp_path):
+    dropout = plans.load("dropout-jsb", "cpu").entries[3].config
+    for config, name in (
+        (preset(seed=5), "paper"),
+        (preset(size="cpu"), "cpu"),
+        (preset("bach", "rru", "demo"), "demo"),
+        (dropout, "cpu"),
+        (preset("jsb", "rru", "cpu", 0, "lr=0.123"), "own settings"),
+    ):
+        (run,) = gather([write_run(tmp_path / presets.config_id(config), config)])
+        assert preset_of(run) == name
+
+
+def test_the_demonstrations_runs_are_compared(tmp_path):
+    for cell, test in {"rru": 6.0, "lstm": 7.0}.items():
+        write_run(tmp_path / "runs", preset("bach", cell, "demo"), test)
+    html = page(tmp_path)
+    assert "<strong>6.00</strong>" in html
+    assert "Convergence: Bach chorales" in html
+
+
+def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):
+    write_run(tmp_path / "runs", preset(size="cpu"), 8.72)
+    said = text_of(page(tmp_path))
+    assert "8.72 paper 7.72 +1.00" in said
+    assert "worse" not in said.replace("or worse", "")
+
+
+def test_every_plan_on_every_task_is_looked_for(tmp_path):
+    for name in plans.names():
+        for task in plans.tasks(name, "smoke"):
+            entry = plans.load(name, "smoke", tasks=[task]).entries[-1]
+            (run,) = gather([write_run(tmp_path / name / task, entry.config, 50.0)])
+            assert (preset_of(run), line_of(run)) == ("smoke", entry.line)
+
+
+def test_a_plan_is_not_shown_for_runs_that_another_shows(tmp_path):
+    for cell in ("rru", "gru"):
+        write_run(tmp_path / "runs", preset("ptb-chars", cell), 1.3)  # also points of the dropout plan
+    names = [section.name for section in build([tmp_path / "runs"]).sections["paper"]]
+    assert names == ["table1", "convergence"]
+
+
+def test_csv_holds_every_number(tmp_path):
+    for seed, test in enumerate((7.8, 7.9)):
+        write_run(tmp_path / "runs", preset(seed=seed), test)
+    page(tmp_path, csv=tmp_path / "out.csv")
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    runs = [row for row in rows if row["kind"] == "run"]
+    assert sorted((row["seed"], row["test"], row["preset"], row["tokens"]) for row in runs) == [
+        ("0", "7.8", "paper", "12345"),
+        ("1", "7.9", "paper", "12345"),
+    ]
+    (point,) = [row for row in rows if row["plan"] == "table1" and row["line"] == "RRU"]
+    assert float(point["test"]) == pytest.approx(7.85)
+    assert float(point["difference"]) == pytest.approx(7.85 - 7.72)
+    assert (point["paper"], point["seeds"], point["metric"]) == ("7.72", "2", "nll")
+
+
+def test_markdown_holds_the_same_tables(tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.8549)
+    page(tmp_path, markdown=tmp_path / "out.md")
+    text = (tmp_path / "out.md").read_text()
+    assert "| JSB Chorales (NLL) | 7.85, paper 7.72, +0.13 | \N{EN DASH}, paper 8.20 |" in text
+    assert "| 7.8549 |" in text
+    widths = {line.count(" | ") for line in text.split("## Every run")[1].splitlines() if line}
+    assert len(widths) == 1
+
+
+def test_metrics_are_those_of_the_tasks():
+    assert {data.entry(task).kind for task in presets.tasks()} <= set(METRICS)
+    assert metric_of("jsb").key == MusicTask.metric
+    assert metric_of("imdb").key == ClassificationTask.metric
+    assert metric_of("imdb").higher_is_better == ClassificationTask.higher_is_better
+    assert metric_of("jsb").higher_is_better == MusicTask.higher_is_better
+
+
+def test_higher_accuracy_is_better(tmp_path):
+    for cell, test in {"rru": 87.5, "gru": 86.0}.items():
+        write_run(tmp_path / "runs", preset("imdb", cell), test)
+    html = page(tmp_path)
+    assert "<strong>87.50</strong>" in html
+    assert "+0.30 better" in html
+    assert "\N{MINUS SIGN}1.04 worse" in html
+
+
+def test_music_of_a_run_is_on_the_page(tmp_path):
+    folder = write_run(tmp_path / "runs", preset())
+    (folder / "music").mkdir()
+    (folder / "music" / "roll.png").write_bytes(b"\x89PNG picture")
+    (folder / "music" / "piece.wav").write_bytes(b"RIFF sound")
+    html = page(tmp_path)
+    assert 'src="data:image/png;base64,iVBORyBwaWN0dXJl"' in html
+    assert 'src="data:audio/wav;base64,UklGRiBzb3VuZA=="' in html
+
+
+def test_nothing_is_written_but_the_page(tmp_path):
+    write_run(tmp_path / "runs", preset())
+    write_run(tmp_path / "runs", preset(seed=1), None)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")}
+    page(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "page.html"}
