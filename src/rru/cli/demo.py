@@ -10,7 +10,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 from rich.text import Text
 
-from rru import generate
+from rru import generate, report
 from rru.cli.console import err, line, out, plain_errors
 from rru.cli.display import bars, seconds
 from rru.cli.train import ROOT, Threads, set_threads
@@ -51,6 +51,8 @@ def demo(
             raise typer.Exit(130)
         _show(results, {cell: Run(folder) for cell, folder in folders.items()})
         _compose(results, folders)
+        report.write([root], root / "report.html")
+        line(f"All of it as a page, curves and sound included: {root / 'report.html'}")
 
 
 def _row(progress: Progress, row: TaskID, cell: str) -> Callable[[Event], None]:
