@@ -7,6 +7,7 @@ import typer
 import rru
 from rru.cli import data
 from rru.cli.demo import demo
+from rru.cli.plan import plan, run
 from rru.cli.train import evaluate, resume, runs, train
 
 app = typer.Typer(
@@ -17,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
-for command in (demo, train, resume, evaluate, runs):
+for command in (demo, train, resume, evaluate, runs, plan, run):
     app.command()(command)
 
 

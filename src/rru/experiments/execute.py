@@ -10,6 +10,7 @@ from torch import nn
 
 from rru import tasks
 from rru.experiments import presets
+from rru.experiments.schema import Config
 from rru.tasks import Task
 from rru.training import RAdam, Result, Run, RunError, Watch, train
 
@@ -102,11 +103,21 @@ def start(
     """
     config = presets.checked(config)
     parts = assemble(config, data_dir, device)
-    run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, config)
+    run = _opened(folder, config)
     vocabulary = getattr(parts.task, "vocabulary", None)
     if vocabulary is not None and not (folder / VOCABULARY).exists():
         vocabulary.save(folder / VOCABULARY)
     return train(parts.task, parts.model, parts.optimiser, config, run, watch, stop=stop)
+
+
+def _opened(folder: Path, config: Config) -> Run:
+    """The run in a folder, made if there is none; another process may make it at the same time."""
+    try:
+        return Run.create(folder, config)
+    except RunError:
+        if not (folder / "config.toml").exists():
+            raise
+    return Run(folder)
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:

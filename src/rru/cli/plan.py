@@ -1,0 +1,212 @@
+"""`rru plan`, `rru run`: the paper's tables and figures, what there is of each, and running the rest."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rru.cli.console import err, line, out, plain_errors
+from rru.cli.crew import Crew
+from rru.cli.data import Folder
+from rru.cli.train import ROOT, Device, Root
+from rru.experiments import plans, presets, workers
+from rru.experiments.estimate import time_left
+from rru.experiments.plans import Plan
+from rru.experiments.running import ENDED, Outcome, Standing, standing, to_do
+from rru.training import stop_on_signals
+
+ROWS = 60  # a plan with more runs is summed up
+STATES = ("finished", "diverged", "running", "unfinished", "failed", "damaged", "missing")
+COLOURS = {"finished": "green", "diverged": "magenta", "running": "cyan", "unfinished": "yellow", "missing": "dim"}
+
+Preset = Annotated[str, typer.Option(help="paper (exact), cpu (about ten minutes a run) or smoke (seconds).")]
+Cells = Annotated[str | None, typer.Option(metavar="CELL,...", help="Only these cells, such as rru,gru.")]
+Tasks = Annotated[str | None, typer.Option(metavar="TASK,...", help="Only these tasks, such as jsb,ptb-words.")]
+Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Each run once with each of these: 0,1,2 or 0-4.")]
+
+
+def plan(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A plan. Default: list the plans.")] = None,
+    preset: Preset = "paper",
+    cells: Cells = None,
+    tasks: Tasks = None,
+    seeds: Seeds = "0",
+    root: Root = ROOT,
+    every: Annotated[bool, typer.Option("--all", help="Show every run, however many there are.")] = False,
+) -> None:
+    """Show the plans, or one plan's runs: what has a result, and what is left."""
+    with plain_errors():
+        if name is None:
+            _list_plans(preset)
+            return
+        chosen = _load(name, preset, cells, tasks, seeds)
+        standings = [standing(entry, root) for entry in chosen.entries]
+        line(f"{chosen.title}; preset {preset}, runs in {root}", style="bold")
+        show = _every_run if every or len(standings) <= ROWS else _summary
+        out.print(show(chosen, standings))
+        _what_is_left(chosen, standings, root)
+
+
+def run(
+    name: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as `rru plan` lists them.")],
+    preset: Preset = "paper",
+    cells: Cells = None,
+    tasks: Tasks = None,
+    seeds: Seeds = "0",
+    root: Root = ROOT,
+    count: Annotated[int, typer.Option("--workers", min=1, help="Runs at the same time, each by a process.")] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads of each run. Default: torch's, divided among the workers."),
+    ] = None,
+    device: Device = "cpu",
+    data_dir: Folder = None,
+) -> None:
+    """Run what a plan lacks. The same command again goes on where it was stopped or killed."""
+    with plain_errors():
+        chosen = _load(name, preset, cells, tasks, seeds)
+        left = to_do(chosen.entries, root)
+        line(f"{chosen.title}: {len(left)} of {len(chosen.entries)} runs to do, in {root}")
+        if not left:
+            return
+        threads = threads or workers.threads_each(count)
+        line(f"{_counted(count, 'worker')} of {_counted(threads, 'thread')} each")
+        with stop_on_signals() as stop, Crew(len(left)) as crew:
+            outcomes = workers.run(
+                left,
+                root,
+                workers=count,
+                threads=threads,
+                data_dir=data_dir,
+                device=device,
+                watch=crew,
+                stop=stop,
+            )
+        _report(outcomes, len(left), stopped=stop())
+
+
+def _load(name: str, preset: str, cells: str | None, tasks: str | None, seeds: str) -> Plan:
+    parts = [None if text is None else [part.strip() for part in text.split(",")] for text in (cells, tasks)]
+    return plans.load(name, preset, cells=parts[0], tasks=parts[1], seeds=plans.seeds_of(seeds))
+
+
+def _list_plans(preset: str) -> None:
+    presets.choice("preset", preset, plans.SIZES)
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("plan", style="bold", no_wrap=True)
+    table.add_column("what it shows")
+    table.add_column("tasks")
+    table.add_column("runs", justify="right")
+    for name in plans.names():
+        one = plans.load(name, preset)
+        tasks = ", ".join(dict.fromkeys(entry.task for entry in one.entries))
+        table.add_row(name, one.title, tasks, str(len(one.entries)))
+    out.print(table)
+    line(f"Runs with one seed at preset {preset}. `rru plan NAME` shows a plan's runs, `rru run NAME` runs them.")
+
+
+def _every_run(chosen: Plan, standings: Sequence[Standing]) -> Table:
+    """A row for each run."""
+    table = Table(box=box.SIMPLE_HEAD)
+    axes = list(dict.fromkeys(name for entry in chosen.entries for name in entry.point))
+    for name in ("task", "line"):
+        table.add_column(name)
+    for name in (*(axis.rpartition(".")[2] for axis in axes), "seed"):
+        table.add_column(name, justify="right")
+    table.add_column("state", overflow="fold")
+    for entry, how in zip(chosen.entries, standings, strict=True):
+        point = [plans.number_text(entry.point[axis]) for axis in axes]
+        table.add_row(entry.task, entry.line, *point, str(entry.seed), Text(_state(how), COLOURS.get(how.state, "red")))
+    return table
+
+
+def _summary(chosen: Plan, standings: Sequence[Standing]) -> Table:
+    """A row for each task and line: how many runs are how far, and the best."""
+    groups: dict[tuple[str, str], list[Standing]] = {}
+    for entry, how in zip(chosen.entries, standings, strict=True):
+        groups.setdefault((entry.task, entry.line), []).append(how)
+    shown = [state for state in STATES if any(how.state == state for how in standings)]
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("task", "line"):
+        table.add_column(name)
+    for name in ("runs", *shown, "best"):
+        table.add_column(name, justify="right")
+    for (task, label), group in groups.items():
+        counts = Counter(how.state for how in group)
+        numbers = [Text(str(counts[state] or "-"), COLOURS.get(state, "red")) for state in shown]
+        table.add_row(task, label, str(len(group)), *numbers, _best(group))
+    return table
+
+
+def _best(group: Iterable[Standing]) -> str:
+    scored = [(how.score, how.result) for how in group if how.result and how.score is not None]
+    if not scored:
+        return ""
+    result = scored[0][1]
+    best = (max if result.higher_is_better else min)(score for score, _ in scored)
+    return f"{result.metric} {best:.4f}"
+
+
+def _state(how: Standing) -> str:
+    """How far a run is, in words."""
+    if how.result is not None:
+        score = "" if how.score is None else f": {how.result.metric} {how.score:.4f}"
+        return f"{how.state}{score} after {_counted(how.epoch, 'epoch')}"
+    if how.state in ("unfinished", "running"):
+        return f"{how.state} at epoch {how.epoch}"
+    return f"{how.state}: {how.message}" if how.message else how.state
+
+
+def _what_is_left(chosen: Plan, standings: Sequence[Standing], root: Path) -> None:
+    have = sum(how.state in ENDED for how in standings)
+    line(f"{have} of {_counted(len(standings), 'run')} have a result, {len(standings) - have} are left.")
+    if have == len(standings):
+        return
+    left = time_left(chosen.entries, standings, root)
+    if not left.judged:
+        line("Time left: unknown, no run of their kind has ended here.")
+        return
+    unknown = f"; unknown for {left.unknown} more, no run of their kind has ended here" if left.unknown else ""
+    line(
+        f"Time left, an estimate by the runs that ended: {duration(left.seconds)} "
+        f"for {_counted(left.judged, 'run')} one after another{unknown}."
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 1.5 * size:
+            return f"about {seconds / size:.1f} {unit}"
+    return f"about {seconds:.0f} seconds"
+
+
+def _report(outcomes: Sequence[Outcome], left: int, *, stopped: bool) -> None:
+    """What came of all runs, the failed ones last; ends the command accordingly."""
+    counts = Counter(outcome.status for outcome in outcomes)
+    parts = [f"{counts[status]} {status}" for status in ("finished", "diverged", "stopped", "failed") if counts[status]]
+    waiting = left - len(outcomes)
+    line(", ".join([*parts, *([f"{waiting} not begun"] if waiting else [])]) or "nothing was run")
+    if counts["busy"]:
+        line(f"{_counted(counts['busy'], 'run')} left to another process that trains them", style="yellow")
+    messages: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            messages.setdefault(outcome.message, []).append(outcome.entry.name)
+    for message, names in messages.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        err.print(f"failed: {'; '.join(names[:3])}{more}: {message}", style="red", markup=False, soft_wrap=True)
+    if stopped:
+        line("stopped; the same command goes on")
+        raise typer.Exit(130)
+    if messages:
+        raise typer.Exit(1)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
