@@ -1,7 +1,8 @@
 """`rru plan`, `rru run`: the paper's tables and figures, what there is of each, and running the rest."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from rru.experiments.running import ENDED, Outcome, Standing, standing, to_do
 from rru.training import stop_on_signals
 
 ROWS = 60  # a plan with more runs is summed up
+PLACES = ("here", "ray")
 STATES = ("finished", "diverged", "running", "unfinished", "failed", "damaged", "missing")
 COLOURS = {"finished": "green", "diverged": "magenta", "running": "cyan", "unfinished": "yellow", "missing": "dim"}
 
@@ -62,32 +64,41 @@ def run(
     count: Annotated[int, typer.Option("--workers", min=1, help="Runs at the same time, each by a process.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="Threads of each run. Default: torch's, divided among the workers."),
+        typer.Option(min=1, help="Threads of each run. Default: torch's, divided among the workers; 1 on Ray."),
     ] = None,
+    on: Annotated[str, typer.Option(help="Where: here, or ray (a Ray cluster; needs rru[ray]).")] = "here",
+    address: Annotated[str | None, typer.Option(help="The Ray cluster's, such as 10.0.0.1:6379.")] = None,
     device: Device = "cpu",
     data_dir: Folder = None,
 ) -> None:
     """Run what a plan lacks. The same command again goes on where it was stopped or killed."""
     with plain_errors():
+        presets.choice("on", on, PLACES)
         chosen = _load(name, preset, cells, tasks, seeds)
         left = to_do(chosen.entries, root)
         line(f"{chosen.title}: {len(left)} of {len(chosen.entries)} runs to do, in {root}")
         if not left:
             return
-        threads = threads or workers.threads_each(count)
-        line(f"{_counted(count, 'worker')} of {_counted(threads, 'thread')} each")
+        go = _on_ray(address, threads, device) if on == "ray" else _here(count, threads, device)
         with stop_on_signals() as stop, Crew(len(left)) as crew:
-            outcomes = workers.run(
-                left,
-                root,
-                workers=count,
-                threads=threads,
-                data_dir=data_dir,
-                device=device,
-                watch=crew,
-                stop=stop,
-            )
+            outcomes = go(left, root, data_dir=data_dir, watch=crew, stop=stop)
         _report(outcomes, len(left), stopped=stop())
+
+
+def _here(count: int, threads: int | None, device: str) -> Callable[..., list[Outcome]]:
+    threads = threads or workers.threads_each(count)
+    line(f"{_counted(count, 'worker')} of {_counted(threads, 'thread')} each")
+    return partial(workers.run, workers=count, threads=threads, device=device)
+
+
+def _on_ray(address: str | None, threads: int | None, device: str) -> Callable[..., list[Outcome]]:
+    from rru.experiments import cluster  # Ray takes seconds to import, and need not be there
+
+    if device != "cpu":
+        raise ValueError(f"device must be cpu on a Ray cluster, got {device!r}")
+    threads = threads or 1
+    line(f"as many runs at the same time as the cluster has CPUs for, {_counted(threads, 'thread')} each")
+    return partial(cluster.run, address=address, threads=threads)
 
 
 def _load(name: str, preset: str, cells: str | None, tasks: str | None, seeds: str) -> Plan:
@@ -97,17 +108,10 @@ def _load(name: str, preset: str, cells: str | None, tasks: str | None, seeds: s
 
 def _list_plans(preset: str) -> None:
     presets.choice("preset", preset, plans.SIZES)
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("plan", style="bold", no_wrap=True)
-    table.add_column("what it shows")
-    table.add_column("tasks")
-    table.add_column("runs", justify="right")
     for name in plans.names():
         one = plans.load(name, preset)
-        tasks = ", ".join(dict.fromkeys(entry.task for entry in one.entries))
-        table.add_row(name, one.title, tasks, str(len(one.entries)))
-    out.print(table)
-    line(f"Runs with one seed at preset {preset}. `rru plan NAME` shows a plan's runs, `rru run NAME` runs them.")
+        line(f"{name:<26}{len(one.entries):>4} runs  {one.title}")
+    line(f"(with one seed, at preset {preset}; `rru plan NAME` shows a plan's runs, `rru run NAME` runs them)")
 
 
 def _every_run(chosen: Plan, standings: Sequence[Standing]) -> Table:

@@ -103,14 +103,14 @@ def start(
     """
     config = presets.checked(config)
     parts = assemble(config, data_dir, device)
-    run = _opened(folder, config)
+    run = opened(folder, config)
     vocabulary = getattr(parts.task, "vocabulary", None)
     if vocabulary is not None and not (folder / VOCABULARY).exists():
         vocabulary.save(folder / VOCABULARY)
     return train(parts.task, parts.model, parts.optimiser, config, run, watch, stop=stop)
 
 
-def _opened(folder: Path, config: Config) -> Run:
+def opened(folder: Path, config: Config) -> Run:
     """The run in a folder, made if there is none; another process may make it at the same time."""
     try:
         return Run.create(folder, config)
