@@ -10,6 +10,8 @@ from rru.experiments.plans import Entry
 from rru.experiments.running import Began, Happening, Lost, Outcome, Told
 from rru.training import Evaluated, Event, Notice, Started, Stepped
 
+LONG = 100  # letters of a message; all of it is shown at the end
+
 
 class Crew:
     """Shows what happens: a bar for all runs, and one for each that trains.
@@ -73,7 +75,8 @@ class Crew:
     def _ended(self, outcome: Outcome) -> None:
         self.done += outcome.status != "stopped"
         self.progress.update(self.overall, completed=self.done)
-        result, says = outcome.result, f": {outcome.message}"
+        message = outcome.message if len(outcome.message) < LONG else outcome.message[:LONG] + " ..."
+        result, says = outcome.result, f": {message}"
         if result is not None and outcome.status != "stopped":
             test = result.test.get(result.metric)
             score = f", test {result.metric} {test:.4f}" if test is not None else ""

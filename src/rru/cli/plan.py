@@ -1,7 +1,7 @@
 """`rru plan`, `rru run`: the paper's tables and figures, what there is of each, and running the rest."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +51,7 @@ def plan(
         line(f"{chosen.title}; preset {preset}, runs in {root}", style="bold")
         show = _every_run if every or len(standings) <= ROWS else _summary
         out.print(show(chosen, standings))
+        _errors({entry.name: how.message for entry, how in zip(chosen.entries, standings, strict=True) if how.message})
         _what_is_left(chosen, standings, root)
 
 
@@ -87,7 +88,7 @@ def run(
 
 def _here(count: int, threads: int | None, device: str) -> Callable[..., list[Outcome]]:
     threads = threads or workers.threads_each(count)
-    line(f"{_counted(count, 'worker')} of {_counted(threads, 'thread')} each")
+    line(f"{_counted(count, 'worker')}, {_counted(threads, 'thread')} each")
     return partial(workers.run, workers=count, threads=threads, device=device)
 
 
@@ -161,14 +162,12 @@ def _state(how: Standing) -> str:
     if how.result is not None:
         score = "" if how.score is None else f": {how.result.metric} {how.score:.4f}"
         return f"{how.state}{score} after {_counted(how.epoch, 'epoch')}"
-    if how.state in ("unfinished", "running"):
-        return f"{how.state} at epoch {how.epoch}"
-    return f"{how.state}: {how.message}" if how.message else how.state
+    return how.state if how.state in ("missing", "damaged") else f"{how.state} at epoch {how.epoch}"
 
 
 def _what_is_left(chosen: Plan, standings: Sequence[Standing], root: Path) -> None:
     have = sum(how.state in ENDED for how in standings)
-    line(f"{have} of {_counted(len(standings), 'run')} have a result, {len(standings) - have} are left.")
+    line(f"Results: {have} of {len(standings)}; {len(standings) - have} left.")
     if have == len(standings):
         return
     left = time_left(chosen.entries, standings, root)
@@ -187,7 +186,7 @@ def duration(seconds: float) -> str:
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 1.5 * size:
             return f"about {seconds / size:.1f} {unit}"
-    return f"about {seconds:.0f} seconds"
+    return f"about {_counted(max(round(seconds), 1), 'second')}"
 
 
 def _report(outcomes: Sequence[Outcome], left: int, *, stopped: bool) -> None:
@@ -198,18 +197,23 @@ def _report(outcomes: Sequence[Outcome], left: int, *, stopped: bool) -> None:
     line(", ".join([*parts, *([f"{waiting} not begun"] if waiting else [])]) or "nothing was run")
     if counts["busy"]:
         line(f"{_counted(counts['busy'], 'run')} left to another process that trains them", style="yellow")
-    messages: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.status == "failed":
-            messages.setdefault(outcome.message, []).append(outcome.entry.name)
-    for message, names in messages.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        err.print(f"failed: {'; '.join(names[:3])}{more}: {message}", style="red", markup=False, soft_wrap=True)
+    failed = {outcome.entry.name: outcome.message for outcome in outcomes if outcome.status == "failed"}
+    _errors(failed)
     if stopped:
         line("stopped; the same command goes on")
         raise typer.Exit(130)
-    if messages:
+    if failed:
         raise typer.Exit(1)
+
+
+def _errors(messages: Mapping[str, str]) -> None:
+    """What is the matter with runs, by their names, each matter once."""
+    names: dict[str, list[str]] = {}
+    for name, message in messages.items():
+        names.setdefault(message, []).append(name)
+    for message, those in names.items():
+        more = f"; and {len(those) - 3} more" if len(those) > 3 else ""
+        err.print(f"{'; '.join(those[:3])}{more}: {message}", style="red", markup=False, soft_wrap=True)
 
 
 def _counted(count: int, what: str) -> str:

@@ -146,7 +146,8 @@ def attempt(
                 return Outcome(entry, "busy", message="another process is training it")
             if presets.config_id(run.config) == entry.id:
                 config = run.config  # which may log or write checkpoints more often
-        (folder / ERROR).unlink(missing_ok=True)
+        with suppress(OSError):
+            (folder / ERROR).unlink()
         result = execute.start(config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
     except Exception as error:
         if _is_busy(folder):
@@ -182,5 +183,5 @@ def _last_error(folder: Path) -> str:
     """What the last attempt failed with, in a line; empty if it did not."""
     try:
         return (folder / ERROR).read_text("utf-8", "replace").partition("\n")[0] or "unknown"
-    except FileNotFoundError:
+    except OSError:
         return ""

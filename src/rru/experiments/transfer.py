@@ -98,8 +98,10 @@ def _part(name: str) -> str:
 
 
 def _in_order(parts: Iterable[str]) -> list[str]:
-    def place(part: str) -> tuple[int, str]:
-        top = PurePosixPath(part).parts[0]
-        return (_ORDER.index(top) if top in _ORDER else len(_ORDER) + (top == _LAST), part)
+    """The newest checkpoint before the one before it, whose best weights may be gone already."""
 
-    return sorted(parts, key=place)
+    def place(part: str) -> int:
+        top = PurePosixPath(part).parts[0]
+        return _ORDER.index(top) if top in _ORDER else len(_ORDER) + (top == _LAST)
+
+    return sorted(sorted(parts, reverse=True), key=place)
