@@ -93,7 +93,18 @@ def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, mo
     those = entries("rru,gru,lstm,mogrifier", "0-2")
     begun, said = 0, []
     with three_nodes() as (cluster, victim):
-        arguments = ["--preset", "smoke", "--tasks", "bach", "--seeds", "0-2", "--threads", "1", "--runs", str(tmp_path)]
+        arguments = [
+            "--preset",
+            "smoke",
+            "--tasks",
+            "bach",
+            "--seeds",
+            "0-2",
+            "--threads",
+            "1",
+            "--runs",
+            str(tmp_path),
+        ]
         where = ["--on", "ray", "--address", cluster.address]
         command = [sys.executable, "-m", "rru.cli", "run", "table1", *arguments, *where]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as coordinator:

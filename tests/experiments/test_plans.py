@@ -51,7 +51,8 @@ def test_robustness_has_the_papers_grid(source, name):
 def test_dropout_of_nottingham_is_tried_as_in_the_paper(source):
     text = paragraph(source[source.index(r"\label{dropout-configuration}") :], "For Nottingham here")
     budget, rate, expansion = re.search(
-        r"parameters to (\d+) million, learning rate as \$(1e-3)\$, middle layer size multiplier \$q\$ as (\d\.\d)", text
+        r"parameters to (\d+) million, learning rate as \$(1e-3)\$, middle layer size multiplier \$q\$ as (\d\.\d)",
+        text,
     ).groups()
     first, last = map(float, re.search(r"from ([\d.]+) to ([\d.]+)\.", text).groups())
     plan = plans.load("dropout-nottingham")
@@ -91,14 +92,17 @@ def test_table_2_has_the_papers_versions_on_the_papers_tasks(source):
         if entry.task == "ptb-chars":
             expected["model"]["dropout"] = float(dropout)
         changed = {name: value for name, value in entry.config["model"].items() if expected["model"].get(name) != value}
-        assert changed == {
-            "RRU": {},
-            "no normalization": {"normalize": False},
-            "single scalar ReZero": {"rezero": "scalar"},
-            "ReLU over c and o": {"activate_outputs": True},
-            "S = 1": {"residual": "unscaled"},
-            "S initialized with 0.95": {"residual": 0.95},
-        }[entry.line]
+        assert (
+            changed
+            == {
+                "RRU": {},
+                "no normalization": {"normalize": False},
+                "single scalar ReZero": {"rezero": "scalar"},
+                "ReLU over c and o": {"activate_outputs": True},
+                "S = 1": {"residual": "unscaled"},
+                "S initialized with 0.95": {"residual": 0.95},
+            }[entry.line]
+        )
     assert {entry.task for entry in plan.entries} == {"ptb-chars", "imdb", "mnist", "nottingham", "ptb-words"}
 
 
@@ -126,7 +130,9 @@ def test_only_the_cells_tasks_and_seeds_asked_for_in_the_plans_order():
 
 def test_a_smaller_size_is_smaller():
     for name in plans.names():
-        budgets = {size: max(e.config["model"]["budget"] for e in plans.load(name, size).entries) for size in plans.SIZES}
+        budgets = {
+            size: max(e.config["model"]["budget"] for e in plans.load(name, size).entries) for size in plans.SIZES
+        }
         assert budgets["paper"] >= budgets["cpu"] > budgets["smoke"]
 
 

@@ -14,7 +14,7 @@ import torch
 
 from rru.experiments import presets, running, workers
 from rru.experiments.estimate import Estimate, time_left
-from rru.experiments.running import Began, Lost, Outcome, Told
+from rru.experiments.running import Lost, Told
 from rru.training import Evaluated, Result, Run, RunError, Started, Stepped
 from tests.experiments.chorales import entries, folder, outcomes, trained
 
@@ -52,10 +52,10 @@ class Killer:
 
     def __call__(self, happening):
         self.seen.append(happening)
-        if self.left and isinstance(happening, Told) and happening.entry.name == self.name:
-            if isinstance(happening.event, self.kind):
-                self.left -= 1
-                os.kill(int((folder(happening.entry, self.root) / "lock").read_text()), signal.SIGKILL)
+        told = isinstance(happening, Told) and happening.entry.name == self.name
+        if self.left and told and isinstance(happening.event, self.kind):
+            self.left -= 1
+            os.kill(int((folder(happening.entry, self.root) / "lock").read_text()), signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("quick_workers")
@@ -89,7 +89,10 @@ def test_a_run_whose_workers_are_killed_each_time_fails_and_the_others_go_on(tmp
 @pytest.mark.usefixtures("quick_workers")
 def test_stopped_runs_go_on_and_those_not_begun_are_begun(tmp_path, expected):
     those, seen = entries(), []
-    steps = lambda: any(isinstance(told, Told) and isinstance(told.event, Stepped) for told in seen)
+
+    def steps():
+        return any(isinstance(told, Told) and isinstance(told.event, Stepped) for told in seen)
+
     (stopped,) = workers.run(those, tmp_path, threads=1, watch=seen.append, stop=steps)
     assert (stopped.entry.name, stopped.status) == (those[RRU].name, "stopped")
     assert [running.standing(entry, tmp_path).state for entry in those] == ["unfinished", "missing"]
@@ -178,7 +181,10 @@ def _ended(entry, root, *, epochs, seconds, parameters):
 
 def test_the_time_left_is_judged_by_runs_of_the_same_kind(tmp_path):
     those = entries("rru,gru", "0-3")  # RRU 0 to 3, GRU 0 to 3
-    stand = lambda: [running.standing(entry, tmp_path) for entry in those]
+
+    def stand():
+        return [running.standing(entry, tmp_path) for entry in those]
+
     assert time_left(those, stand(), tmp_path) == Estimate(0.0, 0, 8)
     budget = those[0].config["model"]["budget"]
     _ended(those[0], tmp_path, epochs=2, seconds=6.0, parameters=budget // 2)
@@ -222,15 +228,6 @@ def test_workers_whose_coordinator_is_killed_end_and_the_plan_goes_on(tmp_path, 
     assert all(running.standing(entry, tmp_path).state != "running" for entry in those)
     workers.run(running.to_do(those, tmp_path), tmp_path, workers=2, threads=1)
     assert outcomes(those, tmp_path) == expected
-
-
-def test_what_a_worker_says_can_be_sent(tmp_path):
-    """Outcomes and happenings go through pipes: they must be equal afterwards."""
-    import pickle
-
-    (entry,) = entries("rru")
-    for thing in (Began(entry), Lost(entry, "killed"), Outcome(entry, "failed", message="so")):
-        assert pickle.loads(pickle.dumps(thing)) == thing
 
 
 def test_threads_are_divided_among_workers(monkeypatch):
