@@ -72,6 +72,23 @@ def test_nothing_begins_once_it_is_stopped(keeper):
     assert isinstance(keeper.begin(entry, "node"), Outcome)
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("ray://127.0.0.1:10001", "address must be HOST:PORT"),
+        ("nonsense", "address must be HOST:PORT"),
+        ("127.0.0.1:1", "no Ray cluster can be reached at 127.0.0.1:1"),
+        ("127.0.0.1:99999", "no Ray cluster can be reached at"),
+    ],
+)
+def test_a_wrong_address_is_said_at_once(tmp_path, address, said):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from rru.experiments import cluster
+
+    with pytest.raises((ValueError, RunError), match=said):
+        cluster.run(entries(), tmp_path, address=address)
+
+
 @contextlib.contextmanager
 def three_nodes():
     """A cluster of three nodes of one CPU, on this machine."""

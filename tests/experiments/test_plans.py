@@ -1,6 +1,8 @@
 """Plans: what the paper's tables and figures consist of, by the paper's own source where that is."""
 
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -177,6 +179,16 @@ def test_seeds_are_written_as_numbers_and_ranges(text, seeds):
 def test_seeds_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match=r"seeds must be whole numbers .* such as 0,1,2 or 0-4; got"):
         plans.seeds_of(text)
+
+
+def test_the_plan_that_the_document_adds_is_one(monkeypatch):
+    document = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    added = tomllib.loads(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
+    tables = presets.merged(plans._read(), added)
+    monkeypatch.setattr(plans, "_read", lambda: tables)
+    (name,) = added["plans"]
+    assert len(plans.load(name).entries) == 6
+    assert plans.load(name, "smoke", tasks=["bach"]).entries[0].config["model"]["budget"] == 40_000
 
 
 def test_a_run_is_named_by_its_place_in_the_plan():

@@ -66,7 +66,7 @@ def test_a_killed_worker_costs_nothing(tmp_path, expected):
     done = workers.run(those, tmp_path, workers=2, threads=1, watch=killer)
     assert Counter(outcome.status for outcome in done) == {"finished": 2}
     lost = [happening for happening in killer.seen if isinstance(happening, Lost)]
-    assert [(one.entry.name, one.reason) for one in lost] == [(those[RRU].name, "killed by SIGKILL")]
+    assert [(one.entry.name, one.reason) for one in lost] == [(those[RRU].name, "its process was killed by SIGKILL")]
     again = [told.event for told in killer.seen if isinstance(told, Told) and told.entry == those[RRU]]
     assert [event.epoch for event in again if isinstance(event, Started)] == [0, 1]  # it went on after the first
     assert outcomes(those, tmp_path) == expected
@@ -79,7 +79,8 @@ def test_a_run_whose_workers_are_killed_each_time_fails_and_the_others_go_on(tmp
     killer = Killer(tmp_path, those[RRU].name, Started, 3)
     done = {outcome.entry.name: outcome for outcome in workers.run(those, tmp_path, threads=1, watch=killer)}
     assert done[those[RRU].name].status == "failed"
-    assert "3 processes that trained it ended, the last was killed by SIGKILL" in done[those[RRU].name].message
+    assert done[those[RRU].name].message == "3 processes died that trained it, the last was killed by SIGKILL"
+    assert running.standing(those[RRU], tmp_path).message == done[those[RRU].name].message
     assert done[those[GRU].name].status == "finished"
     assert [entry.name for entry in running.to_do(those, tmp_path)] == [those[RRU].name]
     workers.run(running.to_do(those, tmp_path), tmp_path, threads=1)

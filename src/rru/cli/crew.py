@@ -45,7 +45,7 @@ class Crew:
             case Told():
                 self._told(entry, happening.event)
             case Lost():
-                line(f"{entry.name}: its process was {happening.reason}; another goes on with it", style="yellow")
+                line(f"{entry.name}: {happening.reason}; another goes on with it", style="yellow")
                 self._remove(entry)
             case Outcome():
                 self._remove(entry)

@@ -62,7 +62,9 @@ def run(
     tasks: Tasks = None,
     seeds: Seeds = "0",
     root: Root = ROOT,
-    count: Annotated[int, typer.Option("--workers", min=1, help="Runs at the same time, each by a process.")] = 1,
+    count: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Runs at the same time, each by a process. Default: 1.")
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads of each run. Default: torch's, divided among the workers; 1 on Ray."),
@@ -80,21 +82,25 @@ def run(
         line(f"{chosen.title}: {len(left)} of {len(chosen.entries)} runs to do, in {root}")
         if not left:
             return
-        go = _on_ray(address, threads, device) if on == "ray" else _here(count, threads, device)
+        go = _on_ray(address, threads, count, device) if on == "ray" else _here(count or 1, threads, address, device)
         with stop_on_signals() as stop, Crew(len(left)) as crew:
             outcomes = go(left, root, data_dir=data_dir, watch=crew, stop=stop)
         _report(outcomes, len(left), stopped=stop())
 
 
-def _here(count: int, threads: int | None, device: str) -> Callable[..., list[Outcome]]:
+def _here(count: int, threads: int | None, address: str | None, device: str) -> Callable[..., list[Outcome]]:
+    if address is not None:
+        raise ValueError(f"address is for --on ray, got {address!r}")
     threads = threads or workers.threads_each(count)
     line(f"{_counted(count, 'worker')}, {_counted(threads, 'thread')} each")
     return partial(workers.run, workers=count, threads=threads, device=device)
 
 
-def _on_ray(address: str | None, threads: int | None, device: str) -> Callable[..., list[Outcome]]:
+def _on_ray(address: str | None, threads: int | None, count: int | None, device: str) -> Callable[..., list[Outcome]]:
     from rru.experiments import cluster  # Ray takes seconds to import, and need not be there
 
+    if count is not None:
+        raise ValueError(f"workers must be left out on Ray, where the cluster's CPUs and --threads decide; got {count}")
     if device != "cpu":
         raise ValueError(f"device must be cpu on a Ray cluster, got {device!r}")
     threads = threads or 1

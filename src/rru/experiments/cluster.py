@@ -5,8 +5,8 @@ no files with the coordinator. One actor, the keeper, lives on the coordinator's
 folders:
 
 - a task that begins asks the keeper for the run; the keeper locks the run's folder and gives what is in it;
-- the task trains in a temporary folder, and sends what has changed in it to the keeper after each epoch, every minute
-  if there is a checkpoint in between, and at its end;
+- the task trains in a temporary folder, and sends what has changed in it to the keeper after each epoch, each minute
+  within it, and at its end;
 - a task that Ray begins again gets what the keeper has, and goes on from there. What an earlier attempt of the same
   run may still send, from a node that was only thought dead, is refused.
 
@@ -17,6 +17,7 @@ node needs this package installed, and the data of tasks that are not embedded.
 import logging
 import os
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,22 @@ import torch
 
 from rru.experiments import execute, transfer
 from rru.experiments.plans import Entry
-from rru.experiments.running import RETRIES, Began, Happening, Lost, Observer, Outcome, Told, attempt, ended, error_text
+from rru.experiments.running import (
+    ERROR,
+    RETRIES,
+    Began,
+    Happening,
+    Lost,
+    Observer,
+    Outcome,
+    Told,
+    attempt,
+    busy,
+    ended,
+    error_text,
+    is_busy,
+    record,
+)
 from rru.training import Evaluated, Event, Result, RunError, Stepped
 
 try:
@@ -74,11 +90,19 @@ def run(
         keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote(folders)
         task = ray.remote(_train).options(num_cpus=threads, max_retries=RETRIES)
         tasks = {task.remote(keeper, entry, threads, data_dir): entry for entry in entries}
-        return _followed(tasks, keeper, watch, stop)
+        try:
+            outcomes = _followed(tasks, keeper, watch, stop)
+        except ray.exceptions.RayError as error:
+            raise RunError(f"the cluster is lost, the same command goes on: {error_text(error)}") from error
+        for outcome in outcomes:
+            folder = folders[outcome.entry.id]
+            if outcome.status == "failed" and not (folder / ERROR).exists():
+                record(folder, outcome.message)
+        return outcomes
 
 
 def _followed(tasks: dict[Any, Entry], keeper: Any, watch: Observer, stop: Callable[[], bool]) -> list[Outcome]:
-    """What came of tasks; tells of what happens meanwhile."""
+    """What came of tasks that began; tells of what happens meanwhile."""
     outcomes: list[Outcome] = []
     begun: set[str] = set()
     asked = False
@@ -103,13 +127,10 @@ def _followed(tasks: dict[Any, Entry], keeper: Any, watch: Observer, stop: Calla
             try:
                 outcome = ray.get(reference)
             except ray.exceptions.RayError as error:
-                outcome = Outcome(entry, "failed", message=error_text(error))
-            if outcome.message != NEVER_BEGUN:
+                outcome = Outcome(entry, "failed", message=error_text(_cause(error)))
+            if outcome.status != "stopped" or entry.id in begun:
                 tell(outcome)
     return outcomes
-
-
-NEVER_BEGUN = "stopped before it began"
 
 
 class Keeper:
@@ -132,23 +153,21 @@ class Keeper:
         outcome, if there is nothing to do.
         """
         if self.stopping:
-            return Outcome(entry, "stopped", message=NEVER_BEGUN)
+            return Outcome(entry, "stopped", message="stopped before it began")
         folder = self.folders[entry.id]
         try:
             if entry.id in self.locks:
-                self.happenings.append(Lost(entry, "lost with its process or node"))
+                self.happenings.append(Lost(entry, "its process or node is gone"))
             else:
                 run = execute.opened(folder, entry.config)
                 if (content := run.result()) is not None:
                     return ended(entry, Result.from_json(content))
-                if run.status == "running":
-                    return Outcome(entry, "busy", message="another process is training it")
                 self.locks[entry.id] = ExitStack()
                 self.locks[entry.id].enter_context(run.locked())
             files = transfer.contents(folder)
         except (RunError, OSError) as error:
-            self.locks.pop(entry.id, None)
-            return Outcome(entry, "failed", message=error_text(error))
+            self.locks.pop(entry.id, ExitStack()).close()
+            return busy(entry) if is_busy(folder) else Outcome(entry, "failed", message=error_text(error))
         self.attempts[entry.id] = self.attempts.get(entry.id, 0) + 1
         self.happenings.append(Began(entry, place))
         begun = any(name.startswith("checkpoint/") for name in files)
@@ -214,17 +233,25 @@ def _train(keeper: Any, entry: Entry, threads: int, data_dir: Path | None) -> Ou
 def _asked(reference: Any) -> Any:
     """An answer of the keeper, waited for in a thread: a task that waits in its own lends its CPU to another task."""
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(ray.get, reference).result()
+        try:
+            return threads.submit(ray.get, reference).result()
+        except ray.exceptions.RayError as error:
+            raise _cause(error) from error
+
+
+def _cause(error: Exception) -> Exception:
+    """What went wrong in a task or in the keeper, without Ray's account of where."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, Exception) else error
 
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[None]:
     """While this lasts there is a connection to the cluster."""
-    if address and address.startswith("ray://"):
-        raise ValueError(f"address must be one of a cluster this machine belongs to (`ray start`), got {address!r}")
     if ray.is_initialized():
         yield
         return
+    _check(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is nobody's business
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -232,7 +259,20 @@ def _connected(address: str | None) -> Iterator[None]:
         with suppress(ValueError):  # only the main thread may
             signal.signal(signal.SIGTERM, before)  # Ray puts its own in place
         yield
-    except ConnectionError as error:
-        raise RunError(f"no Ray cluster can be reached at {address or 'this machine'}: {error_text(error)}") from error
     finally:
         ray.shutdown()
+
+
+def _check(address: str | None) -> None:
+    """Says at once what is wrong with an address; Ray would try for minutes."""
+    if address is None or address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or not host or "/" in host:
+        raise ValueError(
+            f"address must be HOST:PORT of a cluster this machine belongs to, as `ray start` says it; got {address!r}"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise RunError(f"no Ray cluster can be reached at {address}: {error}") from error

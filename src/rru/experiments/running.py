@@ -64,7 +64,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Lost:
-    """The process that trained a run is gone, by `reason`; another will go on with it."""
+    """Whoever trained a run is gone, as `reason` says; another will go on with it."""
 
     entry: Entry
     reason: str
@@ -143,18 +143,16 @@ def attempt(
             if (content := run.result()) is not None:
                 return ended(entry, Result.from_json(content))
             if run.status == "running":
-                return Outcome(entry, "busy", message="another process is training it")
+                return busy(entry)
             if presets.config_id(run.config) == entry.id:
                 config = run.config  # which may log or write checkpoints more often
         with suppress(OSError):
             (folder / ERROR).unlink()
         result = execute.start(config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
     except Exception as error:
-        if _is_busy(folder):
-            return Outcome(entry, "busy", message="another process is training it")
-        with suppress(RunError, OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_file(folder / ERROR, f"{error_text(error)}\n\n{traceback.format_exc()}".encode())
+        if is_busy(folder):
+            return busy(entry)
+        record(folder, error_text(error), traceback.format_exc())
         return Outcome(entry, "failed", message=error_text(error))
     return ended(entry, result)
 
@@ -162,6 +160,18 @@ def attempt(
 def ended(entry: Entry, result: Result) -> Outcome:
     """The outcome of a run that trained, or had trained before."""
     return Outcome(entry, result.status, result, result.reason)
+
+
+def busy(entry: Entry) -> Outcome:
+    """The outcome of a run that is another's."""
+    return Outcome(entry, "busy", message="another process is training it")
+
+
+def record(folder: Path, message: str, details: str = "") -> None:
+    """Writes to a run's folder what it failed with, if that can be written to."""
+    with suppress(RunError, OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / ERROR, f"{message}\n\n{details}".encode())
 
 
 def error_text(error: Exception) -> str:
@@ -172,7 +182,8 @@ def error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _is_busy(folder: Path) -> bool:
+def is_busy(folder: Path) -> bool:
+    """Whether a process trains in a folder."""
     try:
         return Run(folder).status == "running"
     except (RunError, OSError):

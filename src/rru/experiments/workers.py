@@ -24,7 +24,7 @@ import torch
 
 from rru.experiments import execute
 from rru.experiments.plans import Entry
-from rru.experiments.running import RETRIES, Began, Lost, Observer, Outcome, Told, attempt
+from rru.experiments.running import RETRIES, Began, Lost, Observer, Outcome, Told, attempt, record
 from rru.training import Event, Stepped
 
 GLANCE = 0.2  # seconds between two looks at whether to stop, and between two steps a worker tells of
@@ -102,10 +102,10 @@ class _Worker:
             self.connection.send(None)
 
     def death(self) -> str:
-        """By what it died, in words; waits for that."""
+        """How it ended, in words; waits for that."""
         self.process.join()
         code = self.process.exitcode or 0
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended by itself with status {code}"
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
 class _Crew:
@@ -161,12 +161,13 @@ class _Crew:
             return []
         self.losses[entry.id] += 1
         if self.dismissed:
-            self._done(Outcome(entry, "stopped", message=f"its process was {death}"))
+            self._done(Outcome(entry, "stopped", message=f"its process {death}"))
         elif self.losses[entry.id] > RETRIES:
-            message = f"{self.losses[entry.id]} processes that trained it ended, the last was {death}"
+            message = f"{self.losses[entry.id]} processes died that trained it, the last {death}"
+            record(execute.run_folder(entry.config, self.root), message)
             self._done(Outcome(entry, "failed", message=message))
         else:
-            self.watch(Lost(entry, death))
+            self.watch(Lost(entry, f"its process {death}"))
             return [entry]
         return []
 
