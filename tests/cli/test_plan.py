@@ -135,6 +135,7 @@ def test_ctrl_c_stops_all_workers_and_the_same_command_goes_on(tmp_path):
                 break
         said = first.stdout.read()
     assert first.returncode == 130
+    assert "stopping after the current steps" in said
     assert "stopped; the same command goes on" in said
     assert "Traceback" not in said
     again = subprocess.run(command, check=True, **options)

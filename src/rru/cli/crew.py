@@ -1,5 +1,6 @@
 """What the runs of a plan look like while they train: bars in a terminal, a line for each run elsewhere."""
 
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.progress import TaskID
@@ -26,6 +27,7 @@ class Crew:
         self.rows: dict[str, TaskID] = {}
         self.metrics: dict[str, str] = {}
         self.done = 0
+        self.stopping = False
 
     def __enter__(self) -> "Crew":
         self.progress.start()
@@ -33,6 +35,17 @@ class Crew:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.progress.stop()
+
+    def noticing(self, stop: Callable[[], bool]) -> Callable[[], bool]:
+        """The same question, that says so once the answer is yes."""
+
+        def asked() -> bool:
+            if stop() and not self.stopping:
+                self.stopping = True
+                line("stopping after the current steps; Ctrl-C again stops at once", style="yellow")
+            return self.stopping
+
+        return asked
 
     def __call__(self, happening: Happening) -> None:
         entry = happening.entry

@@ -84,7 +84,7 @@ def run(
             return
         go = _on_ray(address, threads, count, device) if on == "ray" else _here(count or 1, threads, address, device)
         with stop_on_signals() as stop, Crew(len(left)) as crew:
-            outcomes = go(left, root, data_dir=data_dir, watch=crew, stop=stop)
+            outcomes = go(left, root, data_dir=data_dir, watch=crew, stop=crew.noticing(stop))
         _report(outcomes, len(left), stopped=stop())
 
 
