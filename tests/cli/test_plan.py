@@ -72,6 +72,21 @@ def test_a_large_plan_is_summed_up_unless_all_is_asked_for(rru_command):
     assert rru_command("plan", "robustness-nottingham", "--all").output.count("missing") == 400
 
 
+def test_of_many_runs_the_best_is_chosen_by_validation(rru_command, tmp_path):
+    """The test's score shown is that run's, not the best of all tests."""
+    (rru,) = entries("rru")
+    trained([rru], tmp_path / "runs")
+    result = json.loads((folder(rru, tmp_path / "runs") / "result.json").read_bytes())
+    for seed, (best, test) in enumerate([(3.0, 1.0), (2.0, 4.0), (5.0, 3.0)], start=1):
+        (one,) = entries("rru", str(seed))
+        Run.create(folder(one, tmp_path / "runs"), one.config).write_result(
+            {**result, "best": best, "test": {"nll": test}}
+        )
+    shown = rru_command("plan", *BACH, "--cells", "rru", "--seeds", "0-99").output
+    (row,) = [line.split() for line in shown.splitlines() if "bach" in line]
+    assert row == ["bach", "RRU", "100", "4", "96", "nll", "4.0000"]
+
+
 def _pretend(monkeypatch, *statuses):
     """Has workers come to these outcomes."""
 

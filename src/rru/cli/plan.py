@@ -145,7 +145,7 @@ def _summary(chosen: Plan, standings: Sequence[Standing]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("task", "line"):
         table.add_column(name)
-    for name in ("runs", *shown, "best"):
+    for name in ("runs", *shown, "test of the best"):
         table.add_column(name, justify="right")
     for (task, label), group in groups.items():
         counts = Counter(how.state for how in group)
@@ -155,12 +155,13 @@ def _summary(chosen: Plan, standings: Sequence[Standing]) -> Table:
 
 
 def _best(group: Iterable[Standing]) -> str:
-    scored = [(how.score, how.result) for how in group if how.result and how.score is not None]
-    if not scored:
+    """The test's score of the run that did best on validation: to choose by the test would flatter it."""
+    tested = [(how.result.best, how.score, how.result) for how in group if how.result and how.score is not None]
+    if not tested:
         return ""
-    result = scored[0][1]
-    best = (max if result.higher_is_better else min)(score for score, _ in scored)
-    return f"{result.metric} {best:.4f}"
+    result = tested[0][2]
+    _, score, _ = (max if result.higher_is_better else min)(tested, key=lambda one: one[0] or 0.0)
+    return f"{result.metric} {score:.4f}"
 
 
 def _state(how: Standing) -> str:
@@ -205,7 +206,7 @@ def _report(outcomes: Sequence[Outcome], left: int, *, stopped: bool) -> None:
         line(f"{_counted(counts['busy'], 'run')} left to another process that trains them", style="yellow")
     failed = {outcome.entry.name: outcome.message for outcome in outcomes if outcome.status == "failed"}
     _errors(failed)
-    if stopped:
+    if stopped and (waiting or counts["stopped"]):
         line("stopped; the same command goes on")
         raise typer.Exit(130)
     if failed:
