@@ -3,14 +3,16 @@
 import contextlib
 import importlib
 import os
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from rru.experiments import running, transfer
+from rru.experiments import presets, running, transfer
 from rru.experiments.running import Began, Lost, Outcome, Told
-from rru.training import Run, RunError, Started
+from rru.training import Evaluated, Run, RunError, Started
 from tests.experiments.chorales import entries, folder, outcomes, trained
 
 
@@ -87,6 +89,37 @@ def test_a_wrong_address_is_said_at_once(tmp_path, address, said):
 
     with pytest.raises((ValueError, RunError), match=said):
         cluster.run(entries(), tmp_path, address=address)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray's own
+def test_a_killed_process_costs_what_came_after_the_last_epoch(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from rru.experiments import cluster
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    (entry,) = entries("rru")
+    entry = replace(entry, config=presets.override(entry.config, ["epochs=60", "patience=60"]))
+    process, seen = 0, []
+
+    def watch(happening):
+        nonlocal process
+        seen.append(getattr(happening, "event", happening))
+        if isinstance(happening, Began):
+            process = int(happening.place.rpartition(" ")[2])
+        if isinstance(seen[-1], Evaluated) and not any(isinstance(event, Evaluated) for event in seen[:-1]):
+            os.kill(process, signal.SIGKILL)
+
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        (outcome,) = cluster.run([entry], tmp_path, watch=watch)
+    finally:
+        ray.shutdown()
+    assert outcome.status == "finished"
+    first, again = [event.epoch for event in seen if isinstance(event, Started)]
+    assert first == 0 < again
+    assert outcomes([entry], tmp_path) == trained([entry], tmp_path / "here")
 
 
 @contextlib.contextmanager

@@ -205,7 +205,7 @@ class Keeper:
 def _train(keeper: Any, entry: Entry, threads: int, data_dir: Path | None) -> Outcome:
     """A task: trains a run on whatever node this is."""
     torch.set_num_threads(threads)
-    given = _asked(keeper.begin.remote(entry, ray.util.get_node_ip_address()))
+    given = _asked(keeper.begin.remote(entry, f"{ray.util.get_node_ip_address()}, process {os.getpid()}"))
     if isinstance(given, Outcome):
         return given
     number, files = given
