@@ -89,11 +89,11 @@ class _Worker:
         self.process = _SPAWN.Process(target=_serve, args=(theirs, threads), daemon=True)
         self.entry: Entry | None = None
         resource_tracker.ensure_running()  # starting it later would let signals through again
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # it inherits this: Ctrl-C is the coordinator's
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: Ctrl-C is the coordinator's
         try:
             self.process.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()  # so that its death ends the connection
 
     def dismiss(self) -> None:
