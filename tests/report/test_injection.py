@@ -80,7 +80,9 @@ def test_a_spreadsheet_runs_nothing(tmp_path):
     write_run(tmp_path / "runs", preset())
     folder = tmp_path / "runs" / "damaged"
     folder.mkdir()
-    (folder / "config.toml").write_text("[task]\nname = '=HYPERLINK(1)'\n[model]\ncell = '@SUM(1)'\n[schedule]\nseed = 0")
+    (folder / "config.toml").write_text(
+        "[task]\nname = '=HYPERLINK(1)'\n[model]\ncell = '@SUM(1)'\n[schedule]\nseed = 0"
+    )
     report.write([tmp_path / "runs"], tmp_path / "page.html", csv=tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [row["task"] for row in rows if "damaged" in row["folder"]] == ["'=HYPERLINK(1)"]

@@ -9,6 +9,7 @@ import rru
 from rru.cli import data
 from rru.cli.console import plain_errors
 from rru.cli.demo import demo
+from rru.cli.plan import plan, run
 from rru.cli.report import report
 from rru.cli.train import evaluate, resume, runs, train
 from rru.cli.tune import tune
@@ -23,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
-for command in (demo, train, resume, evaluate, runs, report, tune, compose, write, classify, export):
+for command in (demo, train, resume, evaluate, runs, plan, run, report, tune, compose, write, classify, export):
     app.command()(command)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from rru import tasks
 from rru.experiments import own, presets
+from rru.experiments.schema import Config
 from rru.tasks import Task
 from rru.training import Processes, RAdam, Result, Run, RunError, SeenRun, Watch, train
 from rru.training.files import write_file
@@ -125,7 +126,7 @@ def start(
     with denormals_flushed():
         parts = assemble(config, data_dir, processes.device)
         if processes.first:
-            run = run or Run.create(folder, config)
+            run = run or opened(folder, config)
             _keep_beside(run, parts.task)
         processes.wait()  # until there is a folder
         if not processes.first:
@@ -144,7 +145,7 @@ def _keep_beside(run: Run, task: Task) -> None:
         write_file(run.path / CELL, source)
 
 
-def _run_there(folder: Path, config: presets.Config) -> Run | None:
+def _run_there(folder: Path, config: Config) -> Run | None:
     """The run that a folder has, if it has one; a RunError if it is not one of this config."""
     if not (folder / "config.toml").exists():
         return None
@@ -170,6 +171,16 @@ def _check_cell(run: Run) -> None:
             f"{run.path}: the cell's file was changed since this run began (as it was then: {copy}); "
             "choose another folder, or remove this one to train anew"
         )
+
+
+def opened(folder: Path, config: Config) -> Run:
+    """The run in a folder, made if there is none; another process may make it at the same time."""
+    try:
+        return Run.create(folder, config)
+    except RunError:
+        if not (folder / "config.toml").exists():
+            raise
+    return Run(folder)
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:

@@ -13,6 +13,7 @@ its run.
 """
 
 import itertools
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from rru.experiments import presets
 from rru.experiments.schema import Config, checked
 
 SIZES = ("paper", "cpu", "smoke")
+SEEDS_LIMIT = 1000
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class Entry:
         """What all its randomness depends on."""
         return int(self.config["schedule"]["seed"])
 
+    @property
+    def name(self) -> str:
+        """What to call it among the plan's runs, such as `nottingham, RRU, lr 0.001, budget 1000000, seed 0`."""
+        point = [f"{name.rpartition('.')[2]} {number_text(value)}" for name, value in self.point.items()]
+        return ", ".join([self.task, self.line, *point, f"seed {self.seed}"])
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -87,6 +95,25 @@ def tasks(name: str, preset: str = "paper") -> tuple[str, ...]:
     """All tasks a plan can be made for, those it has by itself first."""
     parts = _parts(name, preset)
     return tuple(dict.fromkeys([task for part in parts for task in part["tasks"]] + _more(parts)))
+
+
+def number_text(value: float) -> str:
+    """A value of an axis as people write it: `0.0013`, `15,000,000`."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """Seeds from a text such as `0,1,2`, `0-4` or `0-2,7`, each once."""
+    seeds: dict[int, None] = {}
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([0-9]{1,19})(?:-([0-9]{1,19}))?\s*", part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if not first <= last < first + SEEDS_LIMIT:
+            raise ValueError(
+                f"seeds must be whole numbers or ranges of at most {SEEDS_LIMIT:,}, such as 0,1,2 or 0-4; got {text!r}"
+            )
+        seeds.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(seeds)
 
 
 def load(

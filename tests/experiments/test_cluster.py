@@ -1,0 +1,170 @@
+"""Runs on a Ray cluster: nodes die, attempts overlap, and results are those of this machine alone."""
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from rru.experiments import presets, running, transfer
+from rru.experiments.running import Began, Lost, Outcome, Told
+from rru.training import Evaluated, Run, RunError, Started
+from tests.experiments.chorales import entries, folder, outcomes, trained
+
+
+@pytest.fixture
+def keeper(tmp_path):
+    """One that keeps a single run, and the run's entry."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from rru.experiments.cluster import Keeper
+
+    (entry,) = entries("rru")
+    one = Keeper({entry.id: folder(entry, tmp_path)})
+    yield one, entry
+    for lock in one.locks.values():
+        lock.close()
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "rru.experiments.cluster", raising=False)
+    with pytest.raises(RunError, match=r"pip install 'rru\[ray\]'"):
+        importlib.import_module("rru.experiments.cluster")
+
+
+def test_a_run_begun_again_gets_what_was_sent_and_the_first_attempt_may_send_no_more(keeper):
+    keeper, entry = keeper
+    first, given = keeper.begin(entry, "node 1")
+    assert (first, given) == (1, {})
+    sent = transfer.Changes({"checkpoint/000001/state.json": b"1"}, frozenset(["checkpoint/000001/state.json"]))
+    assert keeper.take(entry, first, None, sent) is False
+    second, given = keeper.begin(entry, "node 2")
+    assert given["checkpoint/000001/state.json"] == b"1"
+    late = transfer.Changes({"checkpoint/000009/state.json": b"9"}, frozenset(["checkpoint/000009/state.json"]))
+    assert keeper.take(entry, first, None, late) is True  # it is to stop
+    keeper.finish(entry, first, late)
+    assert not (keeper.folders[entry.id] / "checkpoint" / "000009").exists()
+    assert Run(keeper.folders[entry.id]).status == "running"
+    event = Started(0, 0, 2, 1, 10, 1.0, "nll")
+    keeper.take(entry, second, event, None)
+    assert [type(happening) for happening in keeper.news()] == [Began, Lost, Began, Told]
+    assert keeper.news() == []
+
+
+def test_a_run_is_locked_from_its_beginning_to_its_end(keeper):
+    keeper, entry = keeper
+    number, _ = keeper.begin(entry, "node")
+    run = Run(keeper.folders[entry.id])
+    assert running.attempt(entry, run.path).status == "busy"
+    keeper.finish(entry, number, transfer.Changes({}, frozenset(transfer.names_in(run.path))))
+    assert run.status == "stopped"
+    with run.locked():
+        assert keeper.begin(entry, "node").status == "busy"
+
+
+def test_nothing_begins_once_it_is_stopped(keeper):
+    keeper, entry = keeper
+    number, _ = keeper.begin(entry, "node")
+    keeper.stop()
+    assert keeper.take(entry, number, None, None) is True
+    assert isinstance(keeper.begin(entry, "node"), Outcome)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("ray://127.0.0.1:10001", "address must be HOST:PORT"),
+        ("nonsense", "address must be HOST:PORT"),
+        ("127.0.0.1:1", "no Ray cluster can be reached at 127.0.0.1:1"),
+        ("127.0.0.1:99999", "no Ray cluster can be reached at"),
+    ],
+)
+def test_a_wrong_address_is_said_at_once(tmp_path, address, said):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from rru.experiments import cluster
+
+    with pytest.raises((ValueError, RunError), match=said):
+        cluster.run(entries(), tmp_path, address=address)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray's own
+def test_a_killed_process_costs_what_came_after_the_last_epoch(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from rru.experiments import cluster
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    (entry,) = entries("rru")
+    entry = replace(entry, config=presets.override(entry.config, ["epochs=60", "patience=60"]))
+    process, seen = 0, []
+
+    def watch(happening):
+        nonlocal process
+        seen.append(getattr(happening, "event", happening))
+        if isinstance(happening, Began):
+            process = int(happening.place.rpartition(" ")[2])
+        if isinstance(seen[-1], Evaluated) and not any(isinstance(event, Evaluated) for event in seen[:-1]):
+            os.kill(process, signal.SIGKILL)
+
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        (outcome,) = cluster.run([entry], tmp_path, watch=watch)
+    finally:
+        ray.shutdown()
+    assert outcome.status == "finished"
+    first, again = [event.epoch for event in seen if isinstance(event, Started)]
+    assert first == 0 < again
+    assert outcomes([entry], tmp_path) == trained([entry], tmp_path / "here")
+
+
+@contextlib.contextmanager
+def three_nodes():
+    """A cluster of three nodes of one CPU, on this machine."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
+    node = {"num_cpus": 1, "object_store_memory": 100_000_000}
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        yield cluster, cluster.add_node(**node)
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray's own
+def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for the nodes' processes
+    those = entries("rru,gru,lstm,mogrifier", "0-2")
+    begun, said = 0, []
+    with three_nodes() as (cluster, victim):
+        arguments = [
+            "--preset",
+            "smoke",
+            "--tasks",
+            "bach",
+            "--seeds",
+            "0-2",
+            "--threads",
+            "1",
+            "--runs",
+            str(tmp_path),
+        ]
+        where = ["--on", "ray", "--address", cluster.address]
+        command = [sys.executable, "-m", "rru.cli", "run", "table1", *arguments, *where]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as coordinator:
+            for line in coordinator.stdout:
+                said.append(line)
+                begun += ": begins on" in line
+                if begun == 3:  # each node has one
+                    begun += 1
+                    cluster.remove_node(victim, allow_graceful=False)
+    assert coordinator.returncode == 0, "".join(said)
+    assert any("another goes on with it" in line for line in said)
+    assert running.to_do(those, tmp_path) == []
+    assert outcomes(those, tmp_path) == trained(those, tmp_path / "here")

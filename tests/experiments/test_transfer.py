@@ -1,0 +1,127 @@
+"""A run's folder carried elsewhere: it goes on there to the same result, and no file of it can end up outside."""
+
+import pytest
+import torch
+
+from rru.experiments import execute, running, transfer
+from rru.experiments.transfer import Changes, Sender
+from rru.training import Run, RunError, Stepped
+from tests.experiments.chorales import entries, folder, outcomes, trained
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp_path):
+    """As a cluster does: trained in one folder, kept in another, gone on with in a third."""
+    (entry,) = entries("rru")
+    expected = trained([entry], tmp_path / "expected")
+    kept = folder(entry, tmp_path / "kept")
+    Run.create(kept, entry.config)
+    for number in range(100):
+        place = tmp_path / str(number)
+        place.mkdir()
+        given = transfer.contents(kept)
+        transfer.write(place, Changes(given, frozenset(given)))
+        sender, steps = Sender(place), []
+
+        def watch(event, steps=steps):
+            steps.append(isinstance(event, Stepped))
+
+        outcome = running.attempt(entry, place, watch=watch, stop=lambda steps=steps: sum(steps) == 3)
+        transfer.write(kept, sender.changes())
+        if outcome.status == "finished":
+            break
+    assert number == 3  # ten steps, in four places
+    assert outcomes([entry], tmp_path / "kept") == expected
+
+
+def test_only_what_has_changed_is_sent_and_what_is_gone_is_removed(tmp_path):
+    place, kept = tmp_path / "place", tmp_path / "kept"
+    for path in (place / "checkpoint" / "000001", kept):
+        path.mkdir(parents=True)
+    (place / "metrics.jsonl").write_bytes(b"{}\n")
+    (kept / "config.toml").write_bytes(b"kept")
+    (kept / "lock").touch()
+    sender = Sender(tmp_path / "nothing")
+    sender.folder = place
+    (place / "checkpoint" / "000001" / "state.json").write_bytes(b"1")
+    transfer.write(kept, sender.changes())
+    assert sender.changes().files == {}
+    (place / "checkpoint" / "000001" / "state.json").unlink()
+    (place / "checkpoint" / "000002").mkdir()
+    (place / "checkpoint" / "000002" / "state.json").write_bytes(b"2")
+    changes = sender.changes()
+    assert dict(changes.files) == {"checkpoint/000002/state.json": b"2"}
+    transfer.write(kept, changes)
+    assert sorted(path.name for path in (kept / "checkpoint").iterdir()) == ["000002"]
+    assert sorted(path.name for path in kept.iterdir()) == ["checkpoint", "config.toml", "lock", "metrics.jsonl"]
+    assert (kept / "config.toml").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../result.json",
+        "/etc/passwd",
+        "checkpoint/../../result.json",
+        "checkpoint/000001/../../../x",
+        "checkpoint//x",
+        "..",
+        ".",
+        "",
+        ".hidden",
+        "checkpoint/.unfinished-1",
+        "a/b/c/d",
+        "config.toml",
+        "lock",
+        "back\\slash",
+        "line\nend",
+        "nul\0",
+    ],
+)
+def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
+    kept = tmp_path / "a" / "run"
+    kept.mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    for changes in (Changes({name: b"x"}, frozenset([name])), Changes({}, frozenset([name]))):
+        with pytest.raises(RunError, match="was sent a file named"):
+            transfer.write(kept, changes)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(tmp_path, monkeypatch):
+    """Every file of a run's end is written in turn; up to each of them, the run goes on to the same result."""
+    (entry,) = entries("gru")
+    expected = trained([entry], tmp_path / "whole")
+    given = transfer.contents(folder(entry, tmp_path / "whole"))
+    writers = {name: getattr(transfer, name) for name in ("write_file", "write_folder")}
+    for moment in range(100):
+        left = moment
+
+        class Died(BaseException):
+            pass
+
+        def dies(*arguments, writer):
+            nonlocal left
+            if not left:
+                raise Died
+            left -= 1
+            writer(*arguments)
+
+        for name, writer in writers.items():
+            monkeypatch.setattr(transfer, name, lambda *arguments, writer=writer: dies(*arguments, writer=writer))
+        root = tmp_path / str(moment)
+        Run.create(execute.run_folder(entry.config, root), entry.config)
+        try:
+            transfer.write(folder(entry, root), Changes(given, frozenset(given)))
+            break
+        except Died:
+            assert running.attempt(entry, folder(entry, root)).status == "finished"
+            assert outcomes([entry], root) == expected
+    assert moment > 4
