@@ -65,11 +65,10 @@ class TestRunsBelowAFolder:
         for name, content in {"cut": "x = [", "other": "task = 3", "odd": '[task]\nname = ["bach"]'}.items():
             (tmp_path / name).mkdir()
             (tmp_path / name / "config.toml").write_text(content)
-        problems = []
-        assert [run.path.name for run in execute.find_runs(tmp_path, problems.append)] == ["good"]
-        assert [problem.split(":")[0] for problem in problems] == [
-            str(tmp_path / name / "config.toml") for name in ("cut", "odd", "other")
-        ]
+        problems = {}
+        assert [run.path.name for run in execute.find_runs(tmp_path, problems.__setitem__)] == ["good"]
+        assert list(problems) == [tmp_path / name for name in ("cut", "odd", "other")]
+        assert all(str(problem).startswith(f"{folder / 'config.toml'}: ") for folder, problem in problems.items())
         with pytest.raises(RunError, match=r"cut/config\.toml: cannot be read"):
             execute.find_runs(tmp_path)
 

@@ -1,5 +1,7 @@
 """A run's folder carried elsewhere: it goes on there to the same result, and no file of it can end up outside."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -95,11 +97,15 @@ def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(tmp_path, monkeypatch):
-    """Every file of a run's end is written in turn; up to each of them, the run goes on to the same result."""
+@pytest.mark.parametrize("steps", [8, None], ids=["stopped", "ended"])
+def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(steps, tmp_path, monkeypatch):
+    """Every file of a run is written in turn; up to each of them, the run goes on to the same result."""
     (entry,) = entries("gru")
     expected = trained([entry], tmp_path / "whole")
-    given = transfer.contents(folder(entry, tmp_path / "whole"))
+    if steps:
+        made = itertools.count(1)
+        running.attempt(entry, folder(entry, tmp_path / "sent"), stop=lambda: next(made) > steps)
+    given = transfer.contents(folder(entry, tmp_path / ("sent" if steps else "whole")))
     writers = {name: getattr(transfer, name) for name in ("write_file", "write_folder")}
     for moment in range(100):
         left = moment
@@ -124,4 +130,4 @@ def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(tmp
         except Died:
             assert running.attempt(entry, folder(entry, root)).status == "finished"
             assert outcomes([entry], root) == expected
-    assert moment > 4
+    assert moment >= 4
