@@ -22,6 +22,7 @@ from rru.training import Evaluated, Event, Result, Run, Started, Stepped, stop_o
 TASK = "bach"
 LEVELS = "▁▂▃▄▅▆▇█"
 BARS = 16
+FIRST = 6  # the first sixth of all epochs does not count for the curves' scale: all cells fall steeply there
 
 
 def demo(
@@ -76,7 +77,7 @@ def _row(progress: Progress, row: TaskID, cell: str) -> Callable[[Event], None]:
 def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
     """Who did how well, in a table, with each cell's learning curve; and where to read more."""
     curves = {cell: _curve(run) for cell, run in runs.items()}
-    known = [value for curve in curves.values() for value in curve[1:]]
+    known = [value for curve in curves.values() for value in curve[1 + len(curve) // FIRST :]]
     best = min((result.test["nll"] for result in results.values() if result.test), default=0.0)
     table = Table(box=box.SIMPLE_HEAD)
     for name, justify in (("cell", "left"), ("test NLL", "right"), ("parameters", "right"), ("seconds", "right")):
@@ -90,7 +91,7 @@ def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
         table.add_row(Text(cell, style), Text(shown, style), *numbers)
     out.print(table)
     if known:
-        line(f"Validation NLL, epoch by epoch, from {max(known):.2f} at the top to {min(known):.2f} at the bottom:")
+        line(f"Validation NLL, epoch by epoch, from {max(known):.2f} and more at the top to {min(known):.2f}:")
         for cell, curve in curves.items():
             line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
     line("NLL: nats for a step of 88 keys, lower is better; the best epoch by validation, tested once.")
