@@ -4,8 +4,10 @@ The library is plain C++ behind a C interface, opened with ctypes: it needs neit
 it cannot be built, the install goes on without it and the layers run on plain PyTorch.
 """
 
+import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -37,14 +39,19 @@ class BuildNative(build_ext):
         objects = self.compiler.compile(
             ["native/dispatch.cpp"], output_dir=self.build_temp, macros=macros, extra_postargs=COMMON
         )
-        for name, width, flags in INSTRUCTION_SETS:
-            objects += self.compiler.compile(
+
+        def compile_for(name: str, width: int, flags: list[str]) -> list[str]:
+            return self.compiler.compile(
                 ["native/isa.cpp"],
                 output_dir=f"{self.build_temp}/{name}",
                 macros=[*macros, ("RRU_ISA", name), ("RRU_VECTOR_BYTES", str(width))],
                 extra_postargs=[*COMMON, *flags],
                 depends=ext.depends,
             )
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a compiler
+            for compiled in pool.map(compile_for, *zip(*INSTRUCTION_SETS, strict=True)):
+                objects += compiled
         self.compiler.link_shared_object(
             objects,
             self.get_ext_fullpath(ext.name),
