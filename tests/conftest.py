@@ -11,7 +11,7 @@ from rru.scan import operator
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
-settings.register_profile("rru", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("rru", deadline=None, max_examples=15, derandomize=True)
 settings.load_profile("rru")
 
 
