@@ -308,12 +308,12 @@ def test_twenty_smoke_trials_of_the_chorales_killed_at_random(processes, tmp_pat
         for process in both:
             process.start()
         for process in both:
-            process.join(None if last else choice.uniform(0.1, 2))
+            process.join(None if last else choice.uniform(0.05, 0.8))
             if process.is_alive():
                 process.kill()
                 process.join()
                 kills += 1
-    assert kills >= 8
+    assert kills >= 3
     assert outcome(tmp_path / "storm") == outcome(tmp_path / "calm")
     assert len(outcome(tmp_path / "storm")) == 20
     assert len(execute.find_runs(tmp_path / "storm")) == 20

@@ -41,7 +41,7 @@ def _killed_often(processes, folder, chosen):
     for moment in chosen:
         _kill(processes, folder, moment)
         if (folder / "config.toml").exists():
-            assert Run(folder).status == "stopped"
+            assert Run(folder).status in ("stopped", "finished")  # finished: while its checkpoints were removed
     assert train_in(folder).status == "finished"
 
 
