@@ -55,3 +55,10 @@ def test_mistakes_are_named_in_one_line(command, chorale_run, arguments, message
     assert code == 1
     assert message in output
     assert len(output.splitlines()) == 1
+
+
+def test_a_run_that_has_not_ended_is_used_and_said_to_be_so(command, chorale_run, tmp_path):
+    (tmp_path / "run" / "result.json").unlink()
+    code, output = command("compose", chorale_run, "--bars", "1")
+    assert code == 0
+    assert "run: the run has not ended; these are its best weights so far, after epoch 2" in output

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rru import generate
-from rru.cli.console import line, out, plain_errors
+from rru.cli.console import err, line, out, plain_errors
 from rru.cli.data import Folder
 from rru.cli.train import RunPlace
 from rru.generate import score
@@ -30,7 +30,7 @@ def compose(
 ) -> None:
     """Compose music with a run: a MIDI file, a picture and a sound file of each piece."""
     with plain_errors():
-        trained = generate.load(folder)
+        trained = _load(folder)
         given = score.prompt(trained, prompt, from_test, seed, data_dir)
         for number in range(count):
             place = output if count == 1 else output.with_stem(f"{output.stem}-{number + 1}")
@@ -53,7 +53,7 @@ def write(
 ) -> None:
     """Write text with a run of words or characters, shown as it is made."""
     with plain_errors():
-        trained = generate.load(folder)
+        trained = _load(folder)
         pieces = generate.write(trained, prompt, length, temperature=temperature, top_k=top_k, seed=seed)
         assert trained.vocabulary is not None
         if unknown := generate.unknown_tokens(trained.vocabulary, prompt):
@@ -70,7 +70,7 @@ def classify(
 ) -> None:
     """Say what a run makes of texts (IMDB) or pictures (MNIST), with probabilities."""
     with plain_errors():
-        trained = generate.load(folder)
+        trained = _load(folder)
         for file in files:
             chances = generate.classify(trained, file)
             shown = ", ".join(f"{name} {chance:.1%}" for name, chance in list(chances.items())[:3])
@@ -84,5 +84,14 @@ def export(
 ) -> None:
     """Write a run's model to a folder, with a card, for rru or for other runtimes."""
     with plain_errors():
-        files = generate.export(generate.load(folder), output, form)
+        files = generate.export(_load(folder), output, form)
         line(f"{output}: {', '.join(files)}")
+
+
+def _load(folder: Path) -> generate.Trained:
+    """The model; says so where a run has not ended."""
+    trained = generate.load(folder)
+    if trained.result is None and trained.epoch is not None:
+        message = f"{folder}: the run has not ended; these are its best weights so far, after epoch {trained.epoch}"
+        err.print(message, style="yellow", markup=False, soft_wrap=True)
+    return trained
