@@ -37,3 +37,12 @@ def own_cell(monkeypatch):
     names = {"__name__": "own_cell"}
     exec(source, names)
     return names
+
+
+@pytest.fixture
+def one_thread():
+    """Torch computes with one thread meanwhile."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

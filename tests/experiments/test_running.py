@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import asdict
 
 import pytest
-import torch
 
 from rru.experiments import presets, running, workers
 from rru.experiments.estimate import Estimate, time_left
@@ -21,12 +20,7 @@ from tests.experiments.chorales import entries, folder, outcomes, trained
 RRU, GRU = range(2)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

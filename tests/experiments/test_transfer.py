@@ -3,20 +3,13 @@
 import itertools
 
 import pytest
-import torch
 
 from rru.experiments import execute, running, transfer
 from rru.experiments.transfer import Changes, Sender
 from rru.training import Run, RunError, Stepped
 from tests.experiments.chorales import entries, folder, outcomes, trained
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp_path):

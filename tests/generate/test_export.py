@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import rru
-from rru import tasks
+from rru import data, tasks
 from rru.data.vocabulary import Vocabulary
 from rru.generate import export, load, onnx_graph
 from rru.training import RunError
@@ -112,6 +112,16 @@ def test_a_process_with_only_onnxruntime_and_numpy_runs_it(chorales, tmp_path):
     with torch.no_grad():
         expected = trained.model(inputs)[0].numpy()
     np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected, rtol=0, atol=1e-5)
+
+
+def test_a_trained_model_on_a_real_piece(chorales, tmp_path):
+    trained = load(chorales)
+    export(trained, tmp_path / "model", "onnx")
+    piece = torch.from_numpy(data.load("bach").test[0].astype(np.float32))[:, None]
+    with torch.no_grad():
+        expected = trained.model(piece)[0].numpy()
+    found = onnxruntime.InferenceSession(tmp_path / "model" / "sequence.onnx").run(None, {"input": piece.numpy()})[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_safetensors_give_the_model_back(chorales, tmp_path):

@@ -7,11 +7,8 @@ from tests.training.toy import outcome, train_in
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _always_one_thread(one_thread):
+    pass
 
 
 @pytest.fixture(autouse=True)
