@@ -147,6 +147,10 @@ class Cell(nn.Module, ABC):
 
         **Returns:** the output, (B, p) or (p,), and the new state, in the form of `state`.
         """
+        if not (self.training and self._dropout):
+            again = scan.step_again(self, input, state)
+            if again is not None:
+                return again
         self.check_input(input, _ONE_STEP)
         if input.dim() == 1:
             parts = None if state is None else self.checked_state(state, (self.hidden_size,), "(hidden_size,)")
@@ -191,7 +195,7 @@ class Cell(nn.Module, ABC):
     def own_weights(self) -> dict[str, Tensor] | None:
         """The weights by name if all are plain tensors of the cell's own; None where anything else makes one."""
         own: dict[str, Any] = self._parameters
-        plain = len(own) == len(self._weight_names) and all(type(weight) in _PLAIN for weight in own.values())
+        plain = own.keys() == self.weight_shapes.keys() and all(type(weight) in _PLAIN for weight in own.values())
         return own if plain else None
 
     def weights(self) -> list[Tensor]:

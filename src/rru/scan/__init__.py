@@ -1,7 +1,7 @@
 """How a layer runs over time: back ends that all compute the same recurrence."""
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -92,16 +92,34 @@ def run(
 
 def step(cell: AnyCell, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
     """One step of `cell`, on x (B, m): outputs (B, p) and the new state; natively where no gradient is wanted."""
-    weights = None if _is_traced(x) or _why_not_native(cell, x) else cell.own_weights()
+    plain = type(x) in (Tensor, torch.nn.Parameter) and not _is_recorded()
+    weights = cell.own_weights() if plain and not _why_not_native(cell, x) else None
     if weights is None or _differentiates(weights.values(), x, state):
         return reference.step(cell, x, state, seed)
     return native.step(cell, weights, x, state, seed)
 
 
-def _is_traced(x: Tensor) -> bool:
+def step_again(cell: AnyCell, x: Tensor, state: Any) -> tuple[Tensor, Tensor] | None:
+    """A step like the last that this cell did natively, which needs no further check; None where it is not like it."""
+    if _is_recorded() or type(x) is not Tensor or type(state) is not Tensor:
+        return None
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or _transform():
+        return None
+    return native.step_again(cell, x, state)
+
+
+def _is_recorded() -> bool:
     """Whether operators are being recorded or reinterpreted, so that nothing may bypass torch's dispatcher."""
-    plain = type(x) in (Tensor, torch.nn.Parameter)
-    return not plain or torch.compiler.is_compiling() or _tracing_state() is not None or bool(_dispatch_modes())
+    return torch.compiler.is_compiling() or _tracing_state() is not None or bool(_dispatch_modes())
+
+
+def _transform() -> str:
+    """The derivatives being taken that native scans do not know; empty if none are."""
+    if _transforms() is not None:
+        return "native scans know nothing of torch.func's transforms"
+    if forward_ad._current_level >= 0:
+        return "native scans have no forward-mode derivatives"
+    return ""
 
 
 def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
@@ -113,10 +131,8 @@ def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
     if cell.dtype not in DTYPES:
         return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
     if not torch.compiler.is_compiling():
-        if _transforms() is not None:
-            return "native scans know nothing of torch.func's transforms"
-        if forward_ad._current_level >= 0:
-            return "native scans have no forward-mode derivatives"
+        if transform := _transform():
+            return transform
         if not BUILT:
             warn_once()
     return "" if BUILT else "the native scans are not part of this build"

@@ -42,14 +42,34 @@ def warn_once() -> None:
     )
 
 
-def call(function: str, dtype: torch.dtype, numbers: Sequence[int], tensors: Sequence[Tensor | None]) -> None:
-    """Calls a function of the library on `numbers` and the memory of `tensors`, in the order in which it reads them."""
-    run(function, dtype, numbers, addresses_of(tensors))
+class Function:
+    """A function of the library on `numbers`, to be called with the memory of tensors, as often as one likes.
+
+    `alone`: on the caller's thread, whatever `torch.set_num_threads` says.
+    """
+
+    __slots__ = ("_alone", "_double", "_name", "_number", "_numbers", "_where")
+
+    def __init__(self, name: str, dtype: torch.dtype, numbers: Sequence[int], *, alone: bool = False) -> None:
+        if _library is None:
+            raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
+        self._name, self._number = name, _FUNCTIONS[name]
+        self._double, self._alone = dtype == torch.float64, alone
+        self._numbers = array("q", numbers)
+        self._where = self._numbers.buffer_info()[0]
+
+    def __call__(self, addresses: "array[int]") -> None:
+        """Calls it on what is at `addresses`, in the order in which it reads them."""
+        where, count = addresses.buffer_info()
+        threads = 1 if self._alone else torch.get_num_threads()
+        assert _library is not None
+        if _library.rru_run(_isa, self._number, self._double, self._where, where, count, threads):
+            raise MemoryError(f"the native scan {self._name} could not get the memory or the threads it needs")
 
 
-def addresses_of(tensors: Sequence[Tensor | None]) -> list[int]:
+def addresses_of(tensors: Sequence[Tensor | None]) -> "array[int]":
     """Where the values of the tensors are, 0 for one there is not."""
-    addresses = []
+    addresses = array("Q")
     for tensor in tensors:
         if tensor is None:
             addresses.append(0)
@@ -60,21 +80,3 @@ def addresses_of(tensors: Sequence[Tensor | None]) -> list[int]:
         if not addresses[-1] and tensor.numel():
             raise ValueError(f"the native scans take tensors with memory, got a {type(tensor).__name__} without")
     return addresses
-
-
-def run(function: str, dtype: torch.dtype, numbers: Sequence[int], addresses: Sequence[int]) -> None:
-    """Calls a function of the library on `numbers` and what is at `addresses`, in the order it reads them."""
-    if _library is None:
-        raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
-    words, pointers = array("q", numbers), array("Q", addresses)
-    failed = _library.rru_run(
-        _isa,
-        _FUNCTIONS[function],
-        dtype == torch.float64,
-        words.buffer_info()[0],
-        pointers.buffer_info()[0],
-        len(pointers),
-        torch.get_num_threads(),
-    )
-    if failed:
-        raise MemoryError(f"the native scan {function} could not get the memory or the threads it needs")

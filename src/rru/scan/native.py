@@ -2,6 +2,7 @@
 
 import operator
 import struct
+from array import array
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from rru.scan.kernels import KERNELS, Kernel
 from rru.scan.lengths import check_lengths
-from rru.scan.library import addresses_of, call, run
+from rru.scan.library import Function, addresses_of
 from rru.scan.reference import State
 
 
@@ -62,7 +63,8 @@ def forward(
     results = _forward_memory(kernel, x, state, weights, lengths, options, save)
     last, rest = results[-len(state) :], results[: -len(state)]
     tensors = [*last, lengths, x, *state, *weights, *rest]
-    call(f"{kernel}_forward", x.dtype, [*_numbers(x, state, seed, dropout, reverse, save), *options], tensors)
+    numbers = [*_numbers(x, state, seed, dropout, reverse, save), *options]
+    Function(f"{kernel}_forward", x.dtype, numbers)(addresses_of(tensors))
     return results
 
 
@@ -100,7 +102,8 @@ def backward(
     grad_state = [torch.empty_like(part) for part in state]
     left = _memory(x, KERNELS[kernel].left(x, weights, options, kept[1:]), lengths)
     tensors = [lengths, x, *state, *weights, *kept, *gradients, *grad_state, *left]
-    call(f"{kernel}_backward", x.dtype, [*_numbers(x, state, seed, dropout, reverse, True), *options], tensors)
+    numbers = [*_numbers(x, state, seed, dropout, reverse, True), *options]
+    Function(f"{kernel}_backward", x.dtype, numbers)(addresses_of(tensors))
     grad_x, *grad_weights = KERNELS[kernel].gradients(x, weights, options, kept[1:], left)
     found = [grad_x, *grad_state, *grad_weights]
     return [
@@ -182,46 +185,73 @@ def scan(
     return _as_autocast(kernel, outputs), tuple(results[-len(state) :])
 
 
-class _Prepared(NamedTuple):
-    """A cell's weights and options as the library reads them, once they have been checked."""
+class _Step(NamedTuple):
+    """A step as the library did it, and all that was looked at before it did."""
 
-    seen: list[tuple[Any, ...]]  # of each weight where and what it was,
-    options: str  # and what the options were: as long as neither changes, the rest holds
-    weights: list[Tensor]
-    addresses: list[int]
-    numbers: list[int]
-
-
-_prepared: WeakKeyDictionary[Any, _Prepared] = WeakKeyDictionary()
+    given: list[tuple[Any, ...]]  # what input, state
+    weights: list[tuple[Any, ...]]  # and weights were, these with their places,
+    options: str  # and the cell's options: a step for which all this is the same needs no other check
+    outputs: tuple[int, int]  # their shape
+    function: Function
+    addresses: "array[int]"
 
 
-def _prepare(cell: Any, named: dict[str, Tensor]) -> _Prepared:
-    """The weights and options of a cell for one step, checked only where anything of them has changed."""
-    seen = [(weight.data_ptr(), weight.shape, weight.dtype, weight.is_contiguous()) for weight in named.values()]
-    known = _prepared.get(cell)
-    if known is None or known.options is not cell.options or known.seen != seen:
-        weights = _checked_weights(cell, named)
-        options = KERNELS[cell.kernel].options(cell)
-        known = _Prepared(seen, cell.options, weights, addresses_of(weights), options)
-        if all(map(operator.is_, weights, named.values())):  # not where any was made for this step, as the LSTM's bias
-            _prepared[cell] = known
-    return known
+_WORTH_A_THREAD = 16_000_000  # weights times sequences: for fewer, another thread takes longer to start than it saves
+_last: WeakKeyDictionary[Any, _Step] = WeakKeyDictionary()
 
 
-def step(cell: Any, weights: dict[str, Tensor], x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """One step on x (B, m), of which nothing is to be differentiated or recorded: as `scan`, but without a detour.
+def _look(tensor: Tensor) -> tuple[Any, ...]:
+    return type(tensor), tensor.dtype, tensor.shape, tensor.is_cpu, tensor.is_contiguous(), tensor.is_neg()
+
+
+def _look_at_weights(cell: Any) -> list[tuple[Any, ...]]:
+    return [
+        (name, type(weight), weight.data_ptr(), weight.dtype, weight.shape, weight.is_contiguous())
+        for name, weight in cell._parameters.items()
+    ]
+
+
+def step_again(cell: Any, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor] | None:
+    """A step like the cell's last one, without gradients or dropout; None where anything is not as it was then.
 
     At batch 1 all that Python does costs more than the step itself, so there is as little of it as can be.
     """
+    known = _last.get(cell)
+    if (
+        known is None
+        or known.options is not cell.options
+        or known.given != [_look(x), _look(state)]
+        or known.weights != _look_at_weights(cell)
+    ):
+        return None
+    outputs, last = x.new_empty(known.outputs), torch.empty_like(state)
+    addresses = known.addresses[:]  # its own, as other threads may be here
+    addresses[0], addresses[2], addresses[3] = last.data_ptr(), x.data_ptr(), state.data_ptr()
+    addresses[-1] = outputs.data_ptr()
+    known.function(addresses)
+    return outputs, last
+
+
+def step(cell: Any, weights: dict[str, Tensor], x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
+    """One step on x (B, m), of which nothing is to be differentiated or recorded: as `scan`, but without a detour."""
     dtype, (batch, m) = cell.dtype, x.shape
-    x, *before = [_laid_out(tensor.resolve_neg(), dtype) for tensor in (x, *state)]  # as the dispatcher would
-    known = _prepare(cell, weights)
-    outputs = x.new_empty((batch, cell.output_size))
-    last = [torch.empty_like(part) for part in before]
-    numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *known.numbers]
-    addresses = [part.data_ptr() for part in last]
-    addresses += [0, x.data_ptr(), *[part.data_ptr() for part in before], *known.addresses, outputs.data_ptr()]
-    run(f"{cell.kernel}_forward", dtype, numbers, addresses)
+    given = (x, *state)
+    taken = [_laid_out(tensor.resolve_neg(), dtype) for tensor in given]  # as the dispatcher would
+    checked = _checked_weights(cell, weights)
+    shape = (batch, cell.output_size)
+    outputs = taken[0].new_empty(shape)
+    last = [torch.empty_like(part) for part in taken[1:]]
+    options = KERNELS[cell.kernel].options(cell)
+    numbers = [1, batch, m, cell.hidden_size, 0, 0, *_dropout(seed, cell.dropout), *options]
+    alone = batch * sum(weight.numel() for weight in checked) < _WORTH_A_THREAD
+    function = Function(f"{cell.kernel}_forward", dtype, numbers, alone=alone)
+    addresses = addresses_of([*last, None, *taken, *checked, outputs])
+    function(addresses)
+    used, had = [*taken, *checked], [*given, *weights.values()]
+    if seed is None and len(state) == 1 and all(map(operator.is_, used, had)):  # none was made for this step
+        _last[cell] = _Step(
+            [_look(tensor) for tensor in given], _look_at_weights(cell), cell.options, shape, function, addresses
+        )
     return _as_autocast(KERNELS[cell.kernel], outputs), tuple(last)
 
 
