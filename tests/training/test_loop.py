@@ -191,6 +191,20 @@ class TestCheckpointsInsideAnEpoch:
         assert outcome(tmp_path / "run") == uninterrupted
 
 
+def test_a_config_edited_by_hand_while_the_run_was_stopped_is_refused_and_one_put_back_goes_on(tmp_path):
+    train_in(tmp_path / "run", stop=lambda: True)
+    file = tmp_path / "run" / "config.toml"
+    text = file.read_text()
+    assert "epochs = 4" in text
+    file.write_text(text.replace("epochs = 4", "epochs = 5"))
+    with pytest.raises(RunError, match=r"changed since this run began .schedule.epochs is 5, not 4.; undo that"):
+        train_in(tmp_path / "run")
+    file.write_text(text)
+    train_in(tmp_path / "run")
+    train_in(tmp_path / "whole")
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
 def test_another_number_of_threads_is_told(tmp_path):
     train_in(tmp_path / "run", stop=lambda: True)
     torch.set_num_threads(2)

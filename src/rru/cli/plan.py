@@ -69,7 +69,7 @@ def run(
         int | None,
         typer.Option(min=1, help="Threads of each run. Default: torch's, divided among the workers; 1 on Ray."),
     ] = None,
-    on: Annotated[str, typer.Option(help="Where: here, or ray (a Ray cluster; needs rru[ray]).")] = "here",
+    on: Annotated[str, typer.Option(help="Where: here, or ray (a Ray cluster; needs the extra `ray`).")] = "here",
     address: Annotated[str | None, typer.Option(help="The Ray cluster's, such as 10.0.0.1:6379.")] = None,
     device: Device = "cpu",
     data_dir: Folder = None,

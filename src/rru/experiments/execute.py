@@ -13,7 +13,7 @@ from rru import tasks
 from rru.experiments import own, presets
 from rru.experiments.schema import Config
 from rru.tasks import Task
-from rru.training import Processes, RAdam, Result, Run, RunError, SeenRun, Watch, train
+from rru.training import Processes, RAdam, Result, Run, RunError, SeenRun, Watch, toml, train
 from rru.training.files import write_file
 from rru.training.loop import denormals_flushed
 
@@ -154,13 +154,8 @@ def _run_there(folder: Path, config: Config) -> Run | None:
     if presets.config_id(has) == presets.config_id(config):
         _check_cell(run)
         return run
-    names = dict.fromkeys((table, name) for one in (has, config) for table in one for name in one[table])
-    pairs = {f"{table}.{name}": (has[table].get(name), config[table].get(name)) for table, name in names}
-    differ = [f"{name} is {old}, not {new}" for name, (old, new) in pairs.items() if old != new]
-    more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
-    raise RunError(
-        f"{folder}: is the folder of a run with other settings ({'; '.join(differ[:3])}{more}); choose another folder"
-    )
+    differ = toml.differences(has, config)
+    raise RunError(f"{folder}: is the folder of a run with other settings ({differ}); choose another folder")
 
 
 def _check_cell(run: Run) -> None:

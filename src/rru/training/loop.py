@@ -131,6 +131,12 @@ class _Loop:
         self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *about))
 
     def _resume(self, checkpoint: Checkpoint) -> None:
+        begun = checkpoint.state.get("config", self.run.config)
+        if not toml.same(begun, self.run.config):
+            raise RunError(
+                f"{self.run.path}: config.toml was changed since this run began "
+                f"({toml.differences(self.run.config, begun)}); undo that, or train in another folder"
+            )
         self.session.restore(checkpoint)
         self.saved_best = self.progress.best_epoch
         if self.saved_best:
@@ -235,7 +241,7 @@ class _Loop:
         with self.progress.timed("saving"):
             carried = self.processes.whole_state(self.session.carried)
             checkpoint = self.session.checkpoint(carried)
-            checkpoint.state["processes"] = self.processes.count
+            checkpoint.state.update(processes=self.processes.count, config=self.run.config)
             self.run.checkpoints.save(checkpoint)
         self.run.keep_best({self.saved_best, self.progress.best_epoch})  # of the checkpoint before, and of this one
         self.saved_best = self.progress.best_epoch

@@ -28,6 +28,15 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What two configs differ in, in words; the first three of what may be many."""
+    names = dict.fromkeys((table, name) for config in (one, other) for table in config for name in config[table])
+    pairs = {f"{table}.{name}": tuple(each.get(table, {}).get(name) for each in (one, other)) for table, name in names}
+    differ = [f"{name} is {had}, not {has}" for name, (had, has) in pairs.items() if had != has]
+    more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+    return "; ".join(differ[:3]) + more
+
+
 def _line(key: str, value: Any, place: str) -> str:
     return f"{_key(key)} = {_value(value, place)}\n"
 
