@@ -131,11 +131,10 @@ class _Loop:
         self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *about))
 
     def _resume(self, checkpoint: Checkpoint) -> None:
-        begun = checkpoint.state.get("config", self.run.config)
-        if not toml.same(begun, self.run.config):
+        if changed := toml.differences(self.run.config, checkpoint.state.get("config", self.run.config)):
             raise RunError(
-                f"{self.run.path}: config.toml was changed since this run began "
-                f"({toml.differences(self.run.config, begun)}); undo that, or train in another folder"
+                f"{self.run.path}: config.toml was changed since this run began ({changed}); "
+                "undo that, or train in another folder"
             )
         self.session.restore(checkpoint)
         self.saved_best = self.progress.best_epoch
