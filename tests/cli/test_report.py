@@ -27,8 +27,8 @@ def test_it_makes_a_page_of_the_runs_in_runs(rru_report, tmp_path):
     ran = rru_report()
     assert ran.exit_code == 0, ran.output
     assert ran.output.splitlines() == [
-        "paper: Table 1: JSB Chorales. 1 of 4 settings have a result; 3 not begun.",
-        "paper: Convergence: JSB Chorales. 1 of 4 settings have a result; 3 not begun.",
+        "paper: Table 1: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
+        "paper: Convergence: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
         "1 run (1 finished); in report.html",
     ]
     assert "7.8000" in (tmp_path / "report.html").read_text()

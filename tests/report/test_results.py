@@ -31,9 +31,20 @@ def test_numbers_stand_beside_the_papers(tmp_path):
     assert "7.85 paper 7.72 +0.13 worse" in said
     assert "8.10 paper 8.33 \N{MINUS SIGN}0.23 better" in said
     assert "\N{EN DASH} paper 8.20" in said  # the GRU was not run
-    assert "2 of 4 settings have a result; 2 not begun." in said
+    assert "No runs of GRU, Mogrifier LSTM." in said
     assert "7.8549" in said  # among all runs, with more digits
     assert "chose their settings on the test split" in said
+
+
+def test_a_grid_has_maps_of_the_cells_that_were_run_and_names_the_others(tmp_path):
+    entries = plans.load("robustness-jsb", "cpu").entries
+    for number, entry in enumerate(each for each in entries if each.cell == "rru"):
+        if number:
+            write_run(tmp_path / "runs", entry.config, 8.0 + number / 10)
+    html = page(tmp_path)
+    assert len(re.findall(r'aria-label="RRU: [^"]*Learning rate across', html)) == 2  # test, and epochs to the best
+    assert 'aria-label="LSTM: ' not in html
+    assert "24 of 25 settings have a result; 1 not begun. No runs of GRU, LSTM, Mogrifier LSTM." in html
 
 
 def test_the_winner_of_one_seed_is_bold_and_said_to_be_one(tmp_path):

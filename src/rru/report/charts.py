@@ -70,7 +70,7 @@ def convergence(section: Section) -> Markup | None:
 
 
 def _named(section: Section) -> str:
-    return f"a line each for {', '.join(section.lines)}; the numbers are in the table below"
+    return f"a line each for {', '.join(section.begun)}; the numbers are in the table below"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, s
     if not ys:
         return None
     frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better))
-    edge = f"M{LEFT} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT}Z"
+    edge = f"M{LEFT - MARGIN} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT - MARGIN}Z"
     name = f"frame-{section.preset}-{section.name}-{section.task}"
     clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
     inside = svg.element("g", *(part for line in lines for part in _drawn(line, frame)), clip_path=f"url(#{name})")
@@ -179,8 +179,8 @@ def shape_at(index: int, x: float, y: float, classes: str) -> Markup:
 def legend(section: Section) -> list[Markup]:
     """A mark and a name for each line that has runs."""
     entries = []
-    for index, (line, points) in enumerate(section.lines.items()):
-        if any(point.runs for point in points):
+    for index, line in enumerate(section.lines):
+        if line in section.begun:
             dash = svg.element("path", d="M0 8H28", class_=f"line series-{index}")
             mark = svg.element(
                 "svg",

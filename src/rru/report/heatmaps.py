@@ -45,14 +45,14 @@ def scale(values: Sequence[float], higher_is_better: bool) -> Scale:
 
 
 def panels(section: Section) -> tuple[list[Panel], list[Markup]]:
-    """For each line its best metric, then its epochs; and the keys to the colours of both."""
+    """For each line with runs its best metric, then its epochs; and the keys to the colours of both."""
     tests = [point.test for point in section.points if point.test is not None]
     epochs = [point.best_epoch for point in section.points if point.best_epoch is not None]
     if not tests:
         return [], []
     of_tests, of_epochs = scale(tests, section.metric.higher_is_better), scale(epochs or [0.0], False)
     drawn = []
-    for line, points in section.lines.items():
+    for line, points in section.begun.items():
         for what, value, colours in (
             (f"test {section.metric.label}", attrgetter("test"), of_tests),
             ("epochs to the best", attrgetter("best_epoch"), of_epochs),

@@ -140,18 +140,26 @@ class Section:
         return verdict
 
     @property
+    def begun(self) -> dict[str, list[Point]]:
+        """The lines that have runs."""
+        return {line: points for line, points in self.lines.items() if any(point.runs for point in points)}
+
+    @property
     def progress(self) -> str:
-        """How much of it was run, in words."""
-        done = sum(point.test is not None for point in self.points)
-        if done == len(self.points):
-            return ""
-        rest = [
+        """What of it has no result, in words."""
+        points = [point for line in self.begun.values() for point in line]
+        states = [
             " and ".join(dict.fromkeys(run.status for run in point.runs)) or "not begun"
-            for point in self.points
+            for point in points
             if point.test is None
         ]
-        parts = [f"{rest.count(state)} {state}" for state in dict.fromkeys(rest)]
-        return f"{done} of {len(self.points)} settings have a result; {', '.join(parts)}."
+        said = []
+        if states:
+            counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+            said.append(f"{len(points) - len(states)} of {len(points)} settings have a result; {counts}.")
+        if absent := [line for line in self.lines if line not in self.begun]:
+            said.append(f"No runs of {', '.join(absent)}.")
+        return " ".join(said)
 
 
 @dataclass(frozen=True)
