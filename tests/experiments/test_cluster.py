@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from rru.experiments import presets, running, transfer
+from rru.experiments import own, plans, presets, running, transfer
 from rru.experiments.running import Began, Lost, Outcome, Told
 from rru.training import Evaluated, Run, RunError, Started
 from tests.experiments.chorales import entries, folder, outcomes, trained
@@ -135,6 +135,17 @@ def three_nodes():
         cluster.shutdown()
 
 
+def run_on(cluster, tmp_path, *arguments):
+    """`rru run table1` on a cluster, begun."""
+    always = ["--preset", "smoke", "--tasks", "bach", "--threads", "1", "--runs", str(tmp_path), "--on", "ray"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "rru.cli", *arguments, *always, "--address", cluster.address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's own
 def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, monkeypatch):
@@ -142,29 +153,33 @@ def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, mo
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for the nodes' processes
     those = entries("rru,gru,lstm,mogrifier", "0-2")
     begun, said = 0, []
-    with three_nodes() as (cluster, victim):
-        arguments = [
-            "--preset",
-            "smoke",
-            "--tasks",
-            "bach",
-            "--seeds",
-            "0-2",
-            "--threads",
-            "1",
-            "--runs",
-            str(tmp_path),
-        ]
-        where = ["--on", "ray", "--address", cluster.address]
-        command = [sys.executable, "-m", "rru.cli", "run", "table1", *arguments, *where]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as coordinator:
-            for line in coordinator.stdout:
-                said.append(line)
-                begun += ": begins on" in line
-                if begun == 3:  # each node has one
-                    begun += 1
-                    cluster.remove_node(victim, allow_graceful=False)
+    with (
+        three_nodes() as (cluster, victim),
+        run_on(cluster, tmp_path, "run", "table1", "--seeds", "0-2") as coordinator,
+    ):
+        for line in coordinator.stdout:
+            said.append(line)
+            begun += ": begins on" in line
+            if begun == 3:  # each node has one
+                begun += 1
+                cluster.remove_node(victim, allow_graceful=False)
     assert coordinator.returncode == 0, "".join(said)
     assert any("another goes on with it" in line for line in said)
     assert running.to_do(those, tmp_path) == []
     assert outcomes(those, tmp_path) == trained(those, tmp_path / "here")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray's own
+def test_a_cell_of_ones_own_needs_no_file_on_the_nodes(tmp_path, monkeypatch, janet):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with (
+        three_nodes() as (cluster, _),  # begun without any word of the file
+        run_on(cluster, tmp_path, "--cells", str(janet), "run", "table1", "--cells", "janet") as coordinator,
+    ):
+        said, _ = coordinator.communicate()
+    assert coordinator.returncode == 0, said
+    own.load(janet)
+    (entry,) = plans.load("table1", "smoke", tasks=["bach"], cells=["janet"]).entries
+    assert outcomes([entry], tmp_path) == trained([entry], tmp_path / "here")

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,20 +11,6 @@ from rru.experiments import execute, own, plans, presets
 from rru.nn import registry
 from rru.scan import operator
 from rru.training import RunError
-
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
-
-
-@pytest.fixture
-def janet(tmp_path, monkeypatch):
-    """The file that CONTRIBUTING.md shows; what it registers is forgotten afterwards."""
-    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
-    (tmp_path / "janet.py").write_text(source)
-    monkeypatch.setattr(registry, "_layers", dict(registry._layers))
-    monkeypatch.setattr(operator, "registered", dict(operator.registered))
-    monkeypatch.setenv(own.VARIABLE, "")
-    yield tmp_path / "janet.py"
-    sys.modules.pop("rru_own_janet", None)
 
 
 def test_its_settings_are_the_rrus_where_it_knows_them(janet):
@@ -37,6 +21,20 @@ def test_its_settings_are_the_rrus_where_it_knows_them(janet):
         expected = {key: value for key, value in rrus["model"].items() if key not in unknown} | {"cell": "janet"}
         assert mine["model"] == expected
         assert {**mine, "model": {}} == {**rrus, "model": {}}
+
+
+def test_a_file_sent_by_another_machine_is_known_while_the_process_lasts(janet):
+    own.load(janet)
+    name, content = own.file()
+    assert (name, content) == ("janet.py", janet.read_bytes())
+    del sys.modules["rru_own_janet"]
+    registry._layers.pop("janet")
+    operator.registered.pop("janet")
+    folder = own.load_sent(name, content)
+    assert own.source("janet") == content
+    assert own.load_sent(name, content) is folder  # not twice
+    own.load_sent.cache_clear()
+    folder.cleanup()
 
 
 def test_its_own_options_can_be_set(janet):

@@ -11,7 +11,7 @@ folders:
   run may still send, from a node that was only thought dead, is refused.
 
 When the coordinator dies, Ray ends its tasks and the keeper, and with it the locks; the same command goes on. Every
-node needs this package installed, and the data of tasks that are not embedded.
+node needs this package installed, and the data of tasks that are not embedded; a file of the user's own cells is sent.
 """
 
 import logging
@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from rru.experiments import execute, transfer
+from rru.experiments import execute, own, transfer
 from rru.experiments.plans import Entry
 from rru.experiments.running import (
     ERROR,
@@ -53,6 +53,9 @@ try:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
     raise RunError("running on a cluster needs Ray, which is not installed: pip install 'rru[ray]'") from error
+
+Cells = tuple[str, bytes]
+"""A file of cells, as `own.file` gives it."""
 
 GLANCE = 0.5  # seconds between two looks at what happens
 SENDING = 60.0  # seconds after which files are sent within an epoch
@@ -87,9 +90,10 @@ def run(
             raise ValueError(f"threads must be at most {largest}, the most CPUs of a node there is; got {threads}")
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         folders = {entry.id: execute.run_folder(entry.config, root.resolve()) for entry in entries}
-        keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote(folders)
+        cells = own.file()
+        keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote(folders, cells)
         task = ray.remote(_train).options(num_cpus=threads, max_retries=RETRIES)
-        tasks = {task.remote(keeper, entry, threads, data_dir): entry for entry in entries}
+        tasks = {task.remote(keeper, entry, threads, data_dir, cells): entry for entry in entries}
         try:
             outcomes = _followed(tasks, keeper, watch, stop)
         except ray.exceptions.RayError as error:
@@ -136,10 +140,12 @@ def _followed(tasks: dict[Any, Entry], keeper: Any, watch: Observer, stop: Calla
 class Keeper:
     """The one who reads and writes runs' folders; an actor on the coordinator's node.
 
-    **Arguments:** `folders`: the runs', by id.
+    **Arguments:** `folders`: the runs', by id; `cells`: the file of the user's own cells, if there is one.
     """
 
-    def __init__(self, folders: dict[str, Path]) -> None:
+    def __init__(self, folders: dict[str, Path], cells: Cells | None = None) -> None:
+        if cells is not None:
+            own.load_sent(*cells)
         self.folders = folders
         self.attempts: dict[str, int] = {}
         self.locks: dict[str, ExitStack] = {}
@@ -202,9 +208,11 @@ class Keeper:
         self.stopping = True
 
 
-def _train(keeper: Any, entry: Entry, threads: int, data_dir: Path | None) -> Outcome:
+def _train(keeper: Any, entry: Entry, threads: int, data_dir: Path | None, cells: tuple[str, bytes] | None) -> Outcome:
     """A task: trains a run on whatever node this is."""
     torch.set_num_threads(threads)
+    if cells is not None:
+        own.load_sent(*cells)
     given = _asked(keeper.begin.remote(entry, f"{ray.util.get_node_ip_address()}, process {os.getpid()}"))
     if isinstance(given, Outcome):
         return given

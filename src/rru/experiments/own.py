@@ -1,9 +1,11 @@
 """Cells of the user's own: a Python file that registers them, loaded where the user names it and nowhere else."""
 
+import functools
 import importlib.util
 import inspect
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from rru.nn import cell_names, layer_class
@@ -42,6 +44,22 @@ def source(cell: str) -> bytes | None:
         return Path(inspect.getfile(layer_class(cell))).read_bytes()
     except (OSError, TypeError):  # of an interactive session
         return None
+
+
+def file() -> tuple[str, bytes] | None:
+    """The file of cells that was loaded, for other machines: its name and what is in it; None if there is none."""
+    path = Path(os.environ.get(VARIABLE, ""))
+    return (path.name, path.read_bytes()) if path.is_file() else None
+
+
+@functools.cache
+def load_sent(name: str, content: bytes) -> tempfile.TemporaryDirectory[str]:
+    """Runs a file of cells that another machine has sent: `file()` there. Once for each process; it goes with it."""
+    folder = tempfile.TemporaryDirectory(prefix="rru-cells-")
+    path = Path(folder.name, name)
+    path.write_bytes(content)
+    load(path)
+    return folder
 
 
 def load(path: Path | str | None = None) -> None:
