@@ -40,6 +40,37 @@ def test_a_picture_of_any_size_mode_and_polarity(digits, tmp_path):
     assert classify(digits, tmp_path / "b.png") == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.fixture
+def stroke():
+    image = np.zeros((28, 28), np.uint8)
+    image[6:22, 13:15] = 200
+    image[6:9, 10:15] = 90
+    return image
+
+
+def ink(value, alpha):
+    """A picture all of one ink, as thick as `alpha` says."""
+    return Image.fromarray(np.stack([np.full_like(alpha, value)] * 3 + [alpha], -1))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda pixels: Image.fromarray(pixels.astype(np.uint16) * 257),
+        lambda pixels: Image.fromarray(pixels).convert("P"),
+        lambda pixels: ink(0, pixels),
+        lambda pixels: ink(255, pixels),
+    ],
+    ids=["16 bits", "palette", "black on nothing", "white on nothing"],
+)
+def test_the_same_picture_in_another_form(digits, stroke, tmp_path, made):
+    with torch.no_grad():
+        logits = digits.model(torch.from_numpy(stroke.reshape(-1, 1, 1) / np.float32(255)))[0][0]
+    made(stroke).save(tmp_path / "a.png")
+    found = classify(digits, tmp_path / "a.png")
+    assert [found[str(i)] for i in range(10)] == pytest.approx(torch.softmax(logits, -1).tolist(), abs=1e-6)
+
+
 def test_permuted_pixels(untrained_run, tmp_path):
     permuted = load(untrained_run("pmnist"))
     pixels = np.arange(784, dtype=np.uint8).reshape(28, 28) // 2
@@ -59,6 +90,7 @@ def test_what_is_no_text_and_no_picture(reviews, digits, tmp_path):
         classify(reviews, tmp_path / "a.txt")
     with pytest.raises(DataError, match="is not a picture that can be read"):
         classify(digits, tmp_path / "a.txt")
-    Image.new("1", (20000, 20000)).save(tmp_path / "bomb.png")
-    with pytest.raises(DataError, match="pixels"):
-        classify(digits, tmp_path / "bomb.png")
+    for side in (9600, 20000):  # where Pillow warns, and where it refuses
+        Image.new("1", (side, side)).save(tmp_path / "bomb.png")
+        with pytest.raises(DataError, match="pixels"):
+            classify(digits, tmp_path / "bomb.png")

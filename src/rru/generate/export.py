@@ -11,7 +11,8 @@ from torch import Tensor
 
 from rru import data
 from rru.experiments.execute import VOCABULARY
-from rru.generate.trained import CONFIG, Trained
+from rru.generate.output import check_free, plainly
+from rru.generate.trained import CARD, CONFIG, Trained
 from rru.nn import count_parameters
 from rru.tasks import SequenceModel
 from rru.training import toml
@@ -19,7 +20,6 @@ from rru.training.checkpoint import MODEL, pack
 from rru.training.files import write_folder
 
 FORMATS = ("safetensors", "onnx", "torch-export")
-CARD = "README.md"
 STATE = "initial_state.npz"
 
 
@@ -37,8 +37,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     """
     if form not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got {form!r}")
-    if folder.exists():
-        raise ValueError(f"{folder} is there already; export makes a new folder")
+    check_free([folder])
     writers: dict[str, Callable[[Trained], dict[str, bytes]]] = {
         "safetensors": lambda trained: {MODEL: pack(trained.model.state_dict())},
         "onnx": _onnx,
@@ -49,7 +48,9 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     if trained.vocabulary is not None:
         files[VOCABULARY] = json.dumps(trained.vocabulary.fields()).encode()
     files[CARD] = card(trained, form).encode()
-    write_folder(folder, files)
+    check_free([folder])  # nor was it made meanwhile
+    with plainly(folder):
+        write_folder(folder, files)
     return sorted(files)
 
 
@@ -96,7 +97,9 @@ logits, *state = sequence.run(None, {"input": inputs})  # from the initial state
 
 step = onnxruntime.InferenceSession("step.onnx")
 state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
-logits, *state = step.run(None, {"input": inputs[0], **state})
+for x in inputs:
+    logits, *after = step.run(None, {"input": x, **state})
+    state = dict(zip(state, after))
 """,
     "torch-export": """import torch
 import rru  # has the operator that the program calls
@@ -123,7 +126,9 @@ def card(trained: Trained, form: str) -> str:
     if not isinstance(trained.model, SequenceModel):
         lines += ["All sequences of a batch must be equally long.", ""]
     lines += ["## Results", ""]
-    if trained.result is None:
+    if trained.epoch is None:
+        lines += ["This was made from another export, which has no results; its card may.", ""]
+    elif trained.result is None:
         lines += ["The run had not ended when this was made: there is no test result.", ""]
     else:
         lines += ["| split | " + " | ".join(trained.result["test"]) + " |"]

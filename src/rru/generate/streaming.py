@@ -61,7 +61,7 @@ class Stream:
 
     def close(self, sessions: Iterable[Hashable]) -> None:
         """Ends sessions and forgets their states."""
-        for session, place in [(session, self._place(session)) for session in sessions]:
+        for session, place in {session: self._place(session) for session in sessions}.items():
             del self._places[session]
             self._free.append(place)
 
