@@ -57,7 +57,7 @@ def write(
         pieces = generate.write(trained, prompt, length, temperature=temperature, top_k=top_k, seed=seed)
         assert trained.vocabulary is not None
         if unknown := generate.unknown_tokens(trained.vocabulary, prompt):
-            line(f"not in the vocabulary, read as <unk>: {', '.join(unknown)}", style="yellow")
+            _warn(f"not in the vocabulary, read as <unk>: {', '.join(map(repr, unknown))}")
         out.print(prompt, end="", markup=False, soft_wrap=True)
         for piece in pieces:
             out.print(shown(piece), end="", markup=False, soft_wrap=True)
@@ -92,6 +92,9 @@ def _load(folder: Path) -> generate.Trained:
     """The model; says so where a run has not ended."""
     trained = generate.load(folder)
     if trained.result is None and trained.epoch is not None:
-        message = f"{folder}: the run has not ended; these are its best weights so far, after epoch {trained.epoch}"
-        err.print(message, style="yellow", markup=False, soft_wrap=True)
+        _warn(f"{folder}: the run has not ended; these are its best weights so far, after epoch {trained.epoch}")
     return trained
+
+
+def _warn(message: str) -> None:
+    err.print(message, style="yellow", markup=False, soft_wrap=True)

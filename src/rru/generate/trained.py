@@ -78,7 +78,7 @@ def load(place: Path | str) -> Trained:
     """A trained model.
 
     ```python
-    trained = rru.load("runs/bach/rru/53cb2bd5b0ab")
+    trained = rru.load("runs/bach/rru/4b12cdd334f4")
     logits, state = trained.model(torch.zeros(20, 1, 88))  # (20, 1, 88)
     ```
 
