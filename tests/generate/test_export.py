@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ import rru
 from rru import data, tasks
 from rru.data.vocabulary import Vocabulary
 from rru.generate import export, load, onnx_graph
+from rru.generate.export import card
 from rru.training import RunError
 from rru.training.checkpoint import pack, unpack
 from rru.training.files import write_folder
@@ -162,6 +164,25 @@ def test_the_card_has_results_data_and_licence(chorales, tmp_path):
         assert expected in card
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"test": {"nll": None}}, "| test | not finite |"),
+        ({"test": {}, "status": "diverged", "reason": "loss"}, "The run is diverged (loss): there is no test result."),
+    ],
+)
+def test_the_card_of_a_run_that_came_to_nothing(chorales, changes, said):
+    trained = load(chorales)
+    assert said in card(replace(trained, result={**trained.result, **changes}), "onnx")
+
+
+@pytest.mark.parametrize("result", [{"status": "finished"}, {"validation": 3}])
+def test_a_result_that_is_none(chorales, result):
+    trained = load(chorales)
+    with pytest.raises(RunError, match=r"result\.json must hold"):
+        card(replace(trained, result=result if "status" in result else {**trained.result, **result}), "onnx")
+
+
 def test_what_cannot_be_exported(chorales, tmp_path):
     trained = load(chorales)
     with pytest.raises(ValueError, match="format must be safetensors, onnx or torch-export, got 'pickle'"):
@@ -235,6 +256,9 @@ def test_a_vocabulary_of_another_kind(untrained_run):
     folder = untrained_run("ptb-words", vocabulary=Vocabulary.of([f"w{i}" for i in range(40)], "words"))
     Vocabulary.of([f"w{i}" for i in range(40)], "characters").save(folder / "vocabulary.json")
     with pytest.raises(RunError, match=r"vocabulary\.json: must be of words for ptb-words, is of characters"):
+        load(folder)
+    (folder / "vocabulary.json").unlink()
+    with pytest.raises(RunError, match=r"vocabulary\.json: must be of words for ptb-words, is not there"):
         load(folder)
 
 

@@ -227,3 +227,5 @@ class TestPictureAndSound:
         with pytest.raises(ValueError, match=r"a\.wav: could not be written \(Is a directory\)$"):
             score.write(Piece(roll([40]), 0, 1), tmp_path / "a.mid")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.wav"]
+        with pytest.raises(ValueError, match=r"a\.png/b\.mid: could not be written"):
+            score.write(Piece(roll([40]), 0, 1), tmp_path / "a.png" / "b.mid")

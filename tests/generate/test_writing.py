@@ -91,6 +91,11 @@ def test_a_prompt_that_is_no_text(words):
         write(words, "word1 \udcff", 5)
 
 
+def test_a_vocabulary_without_words(untrained_run):
+    with pytest.raises(RunError, match="its vocabulary has nothing that could be written"):
+        write(load(untrained_run("ptb-words", vocabulary=Vocabulary.of([], "words"))), "", 5)
+
+
 def test_a_run_of_another_task(trained):
     with pytest.raises(RunError, match=r"to write, a run must be of one of ptb-words, .*; this one is of bach"):
         write(trained, "hello", 5)

@@ -15,9 +15,10 @@ from rru.generate.output import check_free, plainly
 from rru.generate.trained import CARD, CONFIG, Trained
 from rru.nn import count_parameters
 from rru.tasks import SequenceModel
-from rru.training import toml
+from rru.training import RunError, toml
 from rru.training.checkpoint import MODEL, pack
 from rru.training.files import write_folder
+from rru.training.result import Result
 
 FORMATS = ("safetensors", "onnx", "torch-export")
 STATE = "initial_state.npz"
@@ -119,27 +120,35 @@ _INPUTS = {
 
 def card(trained: Trained, form: str) -> str:
     """What there is to know of an exported model, in Markdown."""
-    entry, model, schedule = data.entry(trained.task), trained.config["model"], trained.config["schedule"]
+    entry, model = data.entry(trained.task), trained.config["model"]
     lines = [f"# {model['cell']} on {entry.title}", ""]
     lines += [f"A recurrent model of {count_parameters(trained.model):,} parameters, made with `rru`.", ""]
     lines += ["## Use", "", f"`inputs`: {_INPUTS[trained.kind]}.", "", "```python", _USE[form].rstrip(), "```", ""]
     if not isinstance(trained.model, SequenceModel):
         lines += ["All sequences of a batch must be equally long.", ""]
-    lines += ["## Results", ""]
-    if trained.epoch is None:
-        lines += ["This was made from another export, which has no results; its card may.", ""]
-    elif trained.result is None:
-        lines += ["The run had not ended when this was made: there is no test result.", ""]
-    else:
-        lines += ["| split | " + " | ".join(trained.result["test"]) + " |"]
-        lines += ["|---" * (1 + len(trained.result["test"])) + "|"]
-        for split in ("validation", "test"):
-            scores = [f"{value:.4f}" for value in trained.result[split].values()]
-            lines += [f"| {split} | " + " | ".join(scores) + " |"]
-        lines += [
-            "",
-            f"The epoch ({trained.epoch}) was chosen by validation, the test done once. Seed {schedule['seed']}.",
-        ]
-        lines += ["All settings are in `config.toml`.", ""]
+    lines += ["## Results", "", *_results(trained), ""]
     lines += ["## Data", "", f"{entry.description}", "", f"Licence: {entry.licence}", "", f"Cite: {entry.citation}", ""]
     return "\n".join(lines)
+
+
+def _results(trained: Trained) -> list[str]:
+    """Lines of Markdown that say how well the model did."""
+    if trained.epoch is None:
+        return ["This was made from another export, which has no results; its card may."]
+    if trained.result is None:
+        return ["The run had not ended when this was made: there is no test result."]
+    result = Result.from_json(trained.result)
+    splits = {"validation": result.validation, "test": result.test}
+    if not all(isinstance(scores, dict) for scores in splits.values()):
+        raise RunError(f"{trained.path}: result.json must hold the metrics of validation and test by name")
+    if not result.test:
+        return [f"The run is {result.status} ({result.reason}): there is no test result."]
+    lines = [f"| split | {' | '.join(result.test)} |", "|---" * (1 + len(result.test)) + "|"]
+    for split, scores in splits.items():
+        lines += [f"| {split} | {' | '.join(_score(scores.get(name)) for name in result.test)} |"]
+    chosen = f"The epoch ({trained.epoch}) was chosen by validation, the test done once."
+    return [*lines, "", f"{chosen} Seed {trained.config['schedule']['seed']}.", "All settings are in `config.toml`."]
+
+
+def _score(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, int | float) else "not finite"

@@ -1,7 +1,7 @@
 """Files that commands leave: whole, all of them, and never in place of something else unless that is wanted."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rru.training import RunError
@@ -27,7 +27,8 @@ def write_files(files: Mapping[Path, bytes]) -> None:
                 write_file(path, content)
     except BaseException:
         for path in made:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it was never made
+                path.unlink()
         raise
 
 

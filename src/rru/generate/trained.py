@@ -21,6 +21,7 @@ from rru.training.files import read_folder
 CONFIG = "config.toml"
 CARD = "README.md"
 LEAST, MOST = 0.01, 100.0  # of temperatures: beyond them every draw is the likeliest, or any
+_TOKENS = {"words": "words", "characters": "characters", "bytes": "bytes", "reviews": "words"}  # by kind of data
 _COUNTS = ("num_layers", "relu_layers", "rounds")  # each of what these count has tensors of its own
 
 
@@ -125,9 +126,10 @@ def _model(path: Path, config: Config, weights: dict[str, Tensor], vocabulary: V
     of_model = dict(config["model"])
     cell, budget = of_model.pop("cell"), of_model.pop("budget")
     name, stateful = config["task"]["name"], config["task"].get("stateful", False)
-    kind = {"reviews": "words"}.get(data.entry(name).kind, data.entry(name).kind)
-    if vocabulary is not None and vocabulary.kind != kind:
-        raise RunError(f"{path / VOCABULARY}: must be of {kind} for {name}, is of {vocabulary.kind}")
+    wanted, given = _TOKENS.get(data.entry(name).kind), None if vocabulary is None else vocabulary.kind
+    if wanted != given:
+        right, found = (f"of {kind}" if kind else "not there" for kind in (wanted, given))
+        raise RunError(f"{path / VOCABULARY}: must be {right} for {name}, is {found}")
     tokens = None if vocabulary is None else len(vocabulary)
 
     def build() -> tasks.Recurrent:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rru.data.vocabulary import Vocabulary
 from rru.generate.trained import Trained, check_temperature
+from rru.training import RunError
 
 
 def write(
@@ -32,6 +33,8 @@ def write(
     trained.check_kind("words", "characters", "bytes", to="write")
     vocabulary = trained.vocabulary
     assert vocabulary is not None  # or there would be no model
+    if len(vocabulary) <= len({vocabulary.padding, vocabulary.unknown}):
+        raise RunError(f"{trained.path}: its vocabulary has nothing that could be written")
     if length < 1:
         raise ValueError(f"length must be at least 1, got {length}")
     check_temperature(temperature)
