@@ -87,7 +87,7 @@ def _program(trained: Trained) -> dict[str, bytes]:
 _USE = {
     "safetensors": """import rru
 
-trained = rru.load("this folder")
+trained = rru.load(".")
 logits, state = trained.model(inputs)
 """,
     "onnx": """import numpy as np

@@ -115,6 +115,7 @@ class Stream:
         )
         self._free += range(before, before + more)
 
+    @torch.no_grad()
     def _initial(self, batch: int) -> tuple[Tensor, ...]:
         """The first state of so many sequences, (layers, B, n) for each part of it."""
         owner = self.model if isinstance(self.model, SequenceModel) else self._layer
