@@ -171,7 +171,7 @@ class TestMidi:
             read_midi(tmp_path / "a.mid", 1)
 
     def test_a_device_without_end(self):
-        with pytest.raises(DataError, match="/dev/zero: has more than the 1048576 bytes it may have"):
+        with pytest.raises(DataError, match="/dev/zero: holds more than the 1048576 bytes it may hold"):
             read_midi(Path("/dev/zero"), 1)
 
     def test_a_file_without_notes_or_out_of_range(self, tmp_path):

@@ -31,10 +31,8 @@ def whole_file(path: Path, limit: int) -> bytes:
     with reading(path):
         if (size := path.stat().st_size) > limit:
             raise DataError(path, f"has {size} bytes, more than the {limit} it may have")
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    if len(data) > limit:  # a device or a pipe does not say how much it has
-        raise DataError(path, f"has more than the {limit} bytes it may have")
+        with path.open("rb") as file:  # a device or a pipe does not say how much it has
+            data = b"".join(iter(Bounded(file, limit, path).read, b""))
     if not data:
         raise DataError(path, "is empty")
     return data

@@ -12,7 +12,7 @@ from torch import Tensor
 from rru import data
 from rru.experiments.execute import VOCABULARY
 from rru.generate.output import check_free, plainly
-from rru.generate.trained import CARD, CONFIG, Trained
+from rru.generate.trained import CONFIG, Trained
 from rru.nn import count_parameters
 from rru.tasks import SequenceModel
 from rru.training import RunError, toml
@@ -21,6 +21,7 @@ from rru.training.files import write_folder
 from rru.training.result import Result
 
 FORMATS = ("safetensors", "onnx", "torch-export")
+CARD = "README.md"
 STATE = "initial_state.npz"
 
 

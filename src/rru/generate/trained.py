@@ -16,10 +16,9 @@ from rru.experiments.execute import VOCABULARY
 from rru.experiments.schema import Config
 from rru.training import Run, RunError
 from rru.training.checkpoint import MODEL, unpack
-from rru.training.files import read_folder
+from rru.training.files import MANIFEST, read_folder
 
 CONFIG = "config.toml"
-CARD = "README.md"
 LEAST, MOST = 0.01, 100.0  # of temperatures: beyond them every draw is the likeliest, or any
 _TOKENS = {"words": "words", "characters": "characters", "bytes": "bytes", "reviews": "words"}  # by kind of data
 _COUNTS = ("num_layers", "relu_layers", "rounds")  # each of what these count has tensors of its own
@@ -90,11 +89,11 @@ def load(place: Path | str) -> Trained:
         return _from_export(path)
     run = Run(path)
     if not run.best_epochs:
-        if (path / CARD).is_file():
+        if (path / MANIFEST).is_file():
             raise RunError(f"{path}: was exported for other runtimes; rru reads a run, or an export as safetensors")
         raise RunError(f"{path}: has no weights to use yet, as no epoch of it was completed; `rru resume {path}`")
     epoch = run.best_epochs[-1]
-    return _trained(path, presets.checked(run.config), run.best(epoch), epoch, run.result())
+    return _trained(path, run.config, run.best(epoch), epoch, run.result())
 
 
 def _from_export(path: Path) -> Trained:
@@ -102,19 +101,23 @@ def _from_export(path: Path) -> Trained:
     if missing := {CONFIG, MODEL} - set(files):
         raise RunError(f"{path}: is not a folder that `rru export` made, its manifest lacks {', '.join(missing)}")
     try:
-        config = presets.checked(tomllib.loads(files[CONFIG].decode()))
+        settings = tomllib.loads(files[CONFIG].decode())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path / CONFIG}: cannot be read ({error})") from error
-    return _trained(path, config, unpack(files[MODEL], path / MODEL), None, None)
+    return _trained(path, settings, unpack(files[MODEL], path / MODEL), None, None)
 
 
 def _trained(
     path: Path,
-    config: Config,
+    settings: Mapping[str, Any],
     weights: dict[str, Tensor],
     epoch: int | None,
     result: Mapping[str, Any] | None,
 ) -> Trained:
+    try:
+        config = presets.checked(settings)
+    except ValueError as error:
+        raise RunError(f"{path / CONFIG}: {error}") from error
     vocabulary = Vocabulary.load(path / VOCABULARY) if (path / VOCABULARY).exists() else None
     model = _model(path, config, weights, vocabulary)
     return Trained(path, config, model.eval(), vocabulary, epoch, result)
