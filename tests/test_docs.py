@@ -27,9 +27,10 @@ BLOCKS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def folder_with_a_run(tmp_path_factory):
-    """Where documents speak of runs/bach/rru/53cb2bd5b0ab, there is one."""
+    """Where documents speak of the run that `rru train bach --preset cpu` makes, there is one."""
     folder = tmp_path_factory.mktemp("documents")
-    execute.start(presets.load("bach", "rru", "smoke"), folder / "runs/bach/rru/53cb2bd5b0ab")
+    name = presets.config_id(presets.load("bach", "rru", "cpu"))
+    execute.start(presets.load("bach", "rru", "smoke"), folder / "runs/bach/rru" / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield

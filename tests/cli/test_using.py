@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rru.cli import app
+from rru.cli.console import shown
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_newcomer_trains_composes_and_exports(command, chorale_run, tmp_path):
         (("compose", "run", "--from-test", "99"), "the test set of bach has pieces 0 to 45, got 99"),
         (("compose", "run", "-o", "a.wav"), "the output must be a .mid file, got a.wav"),
         (("compose", "nowhere"), "nowhere: is not a run's folder, it has no config.toml"),
-        (("export", "run", "-o", "run"), "run is there already; export makes a new folder"),
+        (("export", "run", "-o", "run"), "run is there already; choose another name"),
     ],
 )
 def test_mistakes_are_named_in_one_line(command, chorale_run, arguments, message):
@@ -55,6 +56,26 @@ def test_mistakes_are_named_in_one_line(command, chorale_run, arguments, message
     assert code == 1
     assert message in output
     assert len(output.splitlines()) == 1
+
+
+def test_a_piece_is_kept_unless_force_is_given(command, chorale_run, tmp_path):
+    (tmp_path / "chorale.wav").write_text("mine")
+    code, output = command("compose", chorale_run, "--bars", "1")
+    assert (code, output) == (
+        1,
+        "error: chorale.wav is there already; choose another name, or replace it by --force\n",
+    )
+    assert (tmp_path / "chorale.wav").read_text() == "mine"
+    assert command("compose", chorale_run, "--bars", "1", "--force")[0] == 0
+    assert (tmp_path / "chorale.wav").stat().st_size > 10_000
+
+
+def test_names_and_prompts_are_shown_as_they_are(command, chorale_run):
+    assert ":dog:.mid" in command("compose", chorale_run, "--bars", "1", "-o", ":dog:.mid")[1]
+
+
+def test_what_a_model_writes_steers_no_terminal():
+    assert shown("a\x1b]0;title\x07 b\nc\td\x9b") == "a]0;title b\nc\td"
 
 
 def test_a_run_that_has_not_ended_is_used_and_said_to_be_so(command, chorale_run, tmp_path):

@@ -1,7 +1,9 @@
 """Exported models, in runtimes that know nothing of rru."""
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -13,6 +15,7 @@ import rru
 from rru import data, tasks
 from rru.data.vocabulary import Vocabulary
 from rru.generate import export, load, onnx_graph
+from rru.generate.export import card
 from rru.training import RunError
 
 CASES = {
@@ -158,29 +161,62 @@ def test_the_card_has_results_data_and_licence(chorales, tmp_path):
         assert expected in card
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"test": {"nll": None}}, "| test | not finite |"),
+        ({"test": {}, "status": "diverged", "reason": "loss"}, "The run is diverged (loss): there is no test result."),
+    ],
+)
+def test_the_card_of_a_run_that_came_to_nothing(chorales, changes, said):
+    trained = load(chorales)
+    assert said in card(replace(trained, result={**trained.result, **changes}), "onnx")
+
+
+@pytest.mark.parametrize("result", [{"status": "finished"}, {"validation": 3}])
+def test_a_result_that_is_none(chorales, result):
+    trained = load(chorales)
+    with pytest.raises(RunError, match=r"result\.json must hold"):
+        card(replace(trained, result=result if "status" in result else {**trained.result, **result}), "onnx")
+
+
 def test_what_cannot_be_exported(chorales, tmp_path):
     trained = load(chorales)
     with pytest.raises(ValueError, match="format must be safetensors, onnx or torch-export, got 'pickle'"):
         export(trained, tmp_path / "model", "pickle")
     tmp_path.joinpath("there").mkdir()
-    with pytest.raises(ValueError, match="is there already; export makes a new folder"):
+    with pytest.raises(ValueError, match="is there already; choose another name"):
         export(trained, tmp_path / "there", "onnx")
 
 
-def test_an_exported_folder_that_was_changed(chorales, tmp_path):
+def test_the_card_of_an_export_of_an_export_claims_nothing(chorales, tmp_path):
     export(load(chorales), tmp_path / "model", "safetensors")
-    (tmp_path / "model" / "config.toml").write_text("")
-    with pytest.raises(RunError, match=r"config\.toml: has 0 bytes where"):
-        rru.load(tmp_path / "model")
+    export(rru.load(tmp_path / "model"), tmp_path / "again", "onnx")
+    assert "This was made from another export, which has no results" in (tmp_path / "again" / "README.md").read_text()
 
 
-def test_a_run_without_weights(tmp_path):
-    from rru.experiments import presets
-    from rru.training import Run
+@pytest.mark.parametrize("form", ["safetensors", "onnx", "torch-export"])
+def test_the_code_on_the_card_runs(chorales, tmp_path, monkeypatch, form):
+    trained = load(chorales)
+    export(trained, tmp_path / "model", form)
+    monkeypatch.chdir(tmp_path / "model")
+    (code,) = re.findall("```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.DOTALL)
+    inputs = inputs_for(trained, 5, 1 if form == "onnx" else 2)
+    names = {"inputs": inputs.numpy() if form == "onnx" else inputs}
+    with torch.no_grad():
+        exec(code, names)
+        expected = trained.model(inputs)[0]
+    found = torch.as_tensor(names["logits"])  # of all steps; of the last where the card ends with single ones
+    torch.testing.assert_close(found, expected[-1] if form == "onnx" else expected, rtol=0, atol=1e-5)
 
-    Run.create(tmp_path / "run", presets.load("bach", "rru", "smoke"))
-    with pytest.raises(RunError, match="has no weights to use yet, as no epoch of it was completed"):
-        rru.load(tmp_path / "run")
+
+def test_a_folder_that_cannot_be_written(chorales, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file/model: could not be written \(Not a directory\)$"):
+        export(load(chorales), tmp_path / "file" / "model", "safetensors")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(ValueError, match="link is there already; choose another name"):
+        export(load(chorales), tmp_path / "link", "safetensors")
 
 
 def test_a_cell_of_ones_own_needs_no_more_equations(own_cell):

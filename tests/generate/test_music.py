@@ -1,6 +1,7 @@
 """Music that a trained model composes, and its files."""
 
 import wave
+from pathlib import Path
 
 import mido
 import numpy as np
@@ -58,7 +59,7 @@ class TestComposing:
         ("options", "message"),
         [
             ({"steps": 0}, "steps must be at least 1, got 0"),
-            ({"temperature": 0.0}, "temperature must be above 0 and finite, got 0.0"),
+            ({"temperature": 0.0}, "temperature must be from 0.01 to 100, got 0.0"),
             ({"prompt": np.zeros((0, 88), np.uint8)}, r"prompt must be \(steps, 88\) with at least one step"),
         ],
     )
@@ -70,6 +71,9 @@ class TestComposing:
     def test_silence_and_standstill_are_noticed(self):
         assert Piece(roll([40], *[[]] * 6, [41]), 1, 1).complaints() == ["6 of 7 steps are silent"]
         assert Piece(roll([40], *[[50, 54]] * 20), 1, 1).complaints() == ["nothing changes for 20 steps"]
+        assert Piece(roll([40], *[[50, 54]] * 4), 1, 1).complaints() == [
+            "nothing changes for 4 steps"
+        ]  # the whole of it
         assert Piece(roll([40], [41], [43]), 1, 1).complaints() == []
 
 
@@ -142,6 +146,34 @@ class TestMidi:
         file.save(tmp_path / "a.mid")
         assert (read_midi(tmp_path / "a.mid", 1) == roll([39], [39, 43])).all()
 
+    @pytest.mark.parametrize("start", range(5))
+    def test_notes_off_the_beat_are_all_equally_long(self, tmp_path, start):
+        """A note as long as a step, begun in the middle of one, is held in one middle only."""
+        track = [
+            mido.Message("note_on", note=60, time=480 * start + 240),
+            mido.Message("note_off", note=60, time=480),
+        ]
+        mido.MidiFile(tracks=[mido.MidiTrack(track)]).save(tmp_path / "a.mid")
+        assert read_midi(tmp_path / "a.mid", 1, gaps=True)[:, 39].tolist() == [0] * start + [1]
+
+    def test_voices_on_one_channel_hand_a_note_over(self, tmp_path):
+        """The second track's note ends in the moment in which the first track's begins."""
+        first = [mido.Message("note_on", note=60, time=480), mido.Message("note_off", note=60, time=1440)]
+        second = [mido.Message("note_on", note=60), mido.Message("note_off", note=60, time=480)]
+        mido.MidiFile(tracks=[mido.MidiTrack(first), mido.MidiTrack(second)]).save(tmp_path / "a.mid")
+        assert (read_midi(tmp_path / "a.mid", 1, gaps=True) == roll([39], [39], [39], [39])).all()
+
+    def test_a_number_without_end_is_refused_at_once(self, tmp_path):
+        track = b"\xff" * 1_000_000 + b"\x00\x90\x3c\x40"
+        header = b"MThd\x00\x00\x00\x06\x00\x00\x00\x01\x01\xe0MTrk"
+        (tmp_path / "a.mid").write_bytes(header + len(track).to_bytes(4, "big") + track)
+        with pytest.raises(DataError, match="a number in it has thousands of bytes"):
+            read_midi(tmp_path / "a.mid", 1)
+
+    def test_a_device_without_end(self):
+        with pytest.raises(DataError, match="/dev/zero: holds more than the 1048576 bytes it may hold"):
+            read_midi(Path("/dev/zero"), 1)
+
     def test_a_file_without_notes_or_out_of_range(self, tmp_path):
         mido.MidiFile().save(tmp_path / "empty.mid")
         with pytest.raises(DataError, match="must have notes from 21 to 108; it has no notes"):
@@ -174,4 +206,26 @@ class TestPictureAndSound:
 
     def test_the_output_must_be_a_midi_file(self, tmp_path):
         with pytest.raises(ValueError, match=r"the output must be a \.mid file, got .*a\.wav"):
-            score.write(Piece(roll([40]), 0, 1), tmp_path / "a.wav")
+            score.places(tmp_path / "a.wav", 1, force=False)
+
+    @pytest.mark.parametrize("there", ["a-2.mid", "a-1.png", "a-3.wav"])
+    def test_nothing_is_replaced_unless_asked_for(self, tmp_path, there):
+        (tmp_path / there).write_text("mine")
+        with pytest.raises(
+            ValueError, match=f"{there} is there already; choose another name, or replace it by --force"
+        ):
+            score.places(tmp_path / "a.mid", 3, force=False)
+        assert [place.name for place in score.places(tmp_path / "a.mid", 3, force=True)] == [
+            "a-1.mid",
+            "a-2.mid",
+            "a-3.mid",
+        ]
+
+    def test_where_one_file_cannot_be_written_none_is_left(self, tmp_path):
+        (tmp_path / "a.png").write_text("mine")
+        (tmp_path / "a.wav").mkdir()
+        with pytest.raises(ValueError, match=r"a\.wav: could not be written \(Is a directory\)$"):
+            score.write(Piece(roll([40]), 0, 1), tmp_path / "a.mid")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.wav"]
+        with pytest.raises(ValueError, match=r"a\.png/b\.mid: could not be written"):
+            score.write(Piece(roll([40]), 0, 1), tmp_path / "a.png" / "b.mid")

@@ -88,6 +88,24 @@ def test_mistakes_are_named_and_change_nothing():
     assert_same(stream.state("a"), before)
 
 
+def test_no_gradients_are_kept_where_the_initial_state_is_learned(monkeypatch):
+    layer, first = rru.GRU(3, 8).eval(), torch.nn.Parameter(torch.ones(1, 1, 8))
+    monkeypatch.setattr(layer, "initial_state", lambda batch: first.expand(1, batch, 8) * 1)
+    stream = rru.stream(layer)
+    stream.open(["a"])
+    assert not stream.state("a").requires_grad
+    assert stream.state("a").eq(1).all()
+
+
+def test_closing_twice_in_one_call_is_closing():
+    stream = rru.stream(rru.GRU(3, 8).eval())
+    stream.open(["a", "b"])
+    stream.close(["a", "a"])
+    assert len(stream) == 1
+    stream.open(["c", "d"])
+    assert stream.step(["b", "c", "d"], torch.zeros(3, 3)).shape == (3, 8)
+
+
 def test_models_that_cannot_stream():
     with pytest.raises(ValueError, match="runs forwards only"):
         rru.stream(rru.GRU(3, 8, bidirectional=True).eval())

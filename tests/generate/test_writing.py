@@ -71,13 +71,29 @@ def test_words_that_are_unknown():
     ("options", "message"),
     [
         ({"length": 0}, "length must be at least 1, got 0"),
-        ({"length": 5, "temperature": -1}, "temperature must be above 0 and finite, got -1"),
+        ({"length": 5, "temperature": -1}, "temperature must be from 0.01 to 100, got -1"),
+        ({"length": 5, "temperature": 1e-50}, "temperature must be from 0.01 to 100, got 1e-50"),
         ({"length": 5, "top_k": 0}, "top_k must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments(words, options, message):
     with pytest.raises(ValueError, match=message):
         write(words, "word1", **options)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 100])
+def test_the_least_and_the_highest_temperature(words, temperature):
+    assert len(list(write(words, "word1", 12, temperature=temperature))) == 12
+
+
+def test_a_prompt_that_is_no_text(words):
+    with pytest.raises(ValueError, match="prompt must be text in UTF-8, got"):
+        write(words, "word1 \udcff", 5)
+
+
+def test_a_vocabulary_without_words(untrained_run):
+    with pytest.raises(RunError, match="its vocabulary has nothing that could be written"):
+        write(load(untrained_run("ptb-words", vocabulary=Vocabulary.of([], "words"))), "", 5)
 
 
 def test_a_run_of_another_task(trained):

@@ -1,5 +1,6 @@
 """Where commands print: results to standard output, progress and errors to standard error."""
 
+import unicodedata
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -11,8 +12,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rru.data import DataError
 from rru.training import RunError
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 @contextmanager
@@ -50,6 +51,11 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
         ]
         lines.append("  ".join([*padded, last]))
     return lines
+
+
+def shown(text: str) -> str:
+    """Text without what would steer a terminal, such as escape codes: it may come from a file of someone else's."""
+    return "".join(letter for letter in text if letter in "\n\t" or not unicodedata.category(letter).startswith("C"))
 
 
 def line(text: str, style: str | None = None) -> None:

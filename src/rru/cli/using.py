@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from rru import generate
-from rru.cli.console import err, line, out, plain_errors
+from rru.cli.console import err, line, out, plain_errors, shown
 from rru.cli.data import Folder
 from rru.cli.train import RunPlace
 from rru.generate import score
 
 Temperature = Annotated[float, typer.Option(help="Below 1 the likely becomes likelier, above 1 the unlikely.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of what is drawn.")]
 
 
 def compose(
@@ -26,14 +26,14 @@ def compose(
     temperature: Temperature = 1.0,
     seed: Seed = 0,
     count: Annotated[int, typer.Option(min=1, max=100, help="How many pieces, with one seed after another.")] = 1,
+    force: Annotated[bool, typer.Option("--force", help="Also replace files that are there already.")] = False,
     data_dir: Folder = None,
 ) -> None:
     """Compose music with a run: a MIDI file, a picture and a sound file of each piece."""
     with plain_errors():
         trained = _load(folder)
         given = score.prompt(trained, prompt, from_test, seed, data_dir)
-        for number in range(count):
-            place = output if count == 1 else output.with_stem(f"{output.stem}-{number + 1}")
+        for number, place in enumerate(score.places(output, count, force=force)):
             piece = generate.compose(
                 trained, given, bars * score.bar(trained), temperature=temperature, seed=seed + number
             )
@@ -57,10 +57,10 @@ def write(
         pieces = generate.write(trained, prompt, length, temperature=temperature, top_k=top_k, seed=seed)
         assert trained.vocabulary is not None
         if unknown := generate.unknown_tokens(trained.vocabulary, prompt):
-            line(f"not in the vocabulary, read as <unk>: {', '.join(unknown)}", style="yellow")
+            _warn(f"not in the vocabulary, read as <unk>: {', '.join(map(repr, unknown))}")
         out.print(prompt, end="", markup=False, soft_wrap=True)
         for piece in pieces:
-            out.print(piece, end="", markup=False, soft_wrap=True)
+            out.print(shown(piece), end="", markup=False, soft_wrap=True)
         line("")
 
 
@@ -92,6 +92,9 @@ def _load(folder: Path) -> generate.Trained:
     """The model; says so where a run has not ended."""
     trained = generate.load(folder)
     if trained.result is None and trained.epoch is not None:
-        message = f"{folder}: the run has not ended; these are its best weights so far, after epoch {trained.epoch}"
-        err.print(message, style="yellow", markup=False, soft_wrap=True)
+        _warn(f"{folder}: the run has not ended; these are its best weights so far, after epoch {trained.epoch}")
     return trained
+
+
+def _warn(message: str) -> None:
+    err.print(message, style="yellow", markup=False, soft_wrap=True)

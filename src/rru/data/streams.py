@@ -29,9 +29,10 @@ def reading(file: str | Path, place: str = "") -> Iterator[None]:
 def whole_file(path: Path, limit: int) -> bytes:
     """All of a file that is not packed; a DataError if it is empty, or larger than `limit` bytes."""
     with reading(path):
-        if path.stat().st_size > limit:
-            raise DataError(path, f"has {path.stat().st_size} bytes, more than the {limit} it may have")
-        data = path.read_bytes()
+        if (size := path.stat().st_size) > limit:
+            raise DataError(path, f"has {size} bytes, more than the {limit} it may have")
+        with path.open("rb") as file:  # a device or a pipe does not say how much it has
+            data = b"".join(iter(Bounded(file, limit, path).read, b""))
     if not data:
         raise DataError(path, "is empty")
     return data

@@ -170,6 +170,8 @@ def check_value(name: str, key: Key, value: Any) -> Any:
             raise ValueError(f"{name} must be {number}{' or '.join(map(repr, key.words))}; got {value!r}{hint}")
         return value
     whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole and abs(value) >= 2**63:  # further than torch and floats count
+        raise ValueError(f"{name} must be {_named(key)}, below 2**63; got {value}")
     if key.kind is float and (whole or isinstance(value, float)):
         value = float(value)
     elif not (whole if key.kind is int else type(value) is key.kind):

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from rru import data
 from rru.experiments.execute import VOCABULARY
+from rru.generate.output import check_free, plainly
 from rru.generate.trained import CONFIG, Trained
 from rru.nn import count_parameters
 from rru.tasks import SequenceModel
-from rru.training import toml
+from rru.training import RunError, toml
 from rru.training.checkpoint import MODEL, pack
 from rru.training.files import write_folder
+from rru.training.result import Result
 
 FORMATS = ("safetensors", "onnx", "torch-export")
 CARD = "README.md"
@@ -37,8 +39,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     """
     if form not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got {form!r}")
-    if folder.exists():
-        raise ValueError(f"{folder} is there already; export makes a new folder")
+    check_free([folder])
     writers: dict[str, Callable[[Trained], dict[str, bytes]]] = {
         "safetensors": lambda trained: {MODEL: pack(trained.model.state_dict())},
         "onnx": _onnx,
@@ -49,7 +50,9 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     if trained.vocabulary is not None:
         files[VOCABULARY] = json.dumps(trained.vocabulary.fields()).encode()
     files[CARD] = card(trained, form).encode()
-    write_folder(folder, files)
+    check_free([folder])  # nor was it made meanwhile
+    with plainly(folder):
+        write_folder(folder, files)
     return sorted(files)
 
 
@@ -85,7 +88,7 @@ def _program(trained: Trained) -> dict[str, bytes]:
 _USE = {
     "safetensors": """import rru
 
-trained = rru.load("this folder")
+trained = rru.load(".")
 logits, state = trained.model(inputs)
 """,
     "onnx": """import numpy as np
@@ -96,7 +99,9 @@ logits, *state = sequence.run(None, {"input": inputs})  # from the initial state
 
 step = onnxruntime.InferenceSession("step.onnx")
 state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
-logits, *state = step.run(None, {"input": inputs[0], **state})
+for x in inputs:
+    logits, *after = step.run(None, {"input": x, **state})
+    state = dict(zip(state, after))
 """,
     "torch-export": """import torch
 import rru  # has the operator that the program calls
@@ -116,25 +121,35 @@ _INPUTS = {
 
 def card(trained: Trained, form: str) -> str:
     """What there is to know of an exported model, in Markdown."""
-    entry, model, schedule = data.entry(trained.task), trained.config["model"], trained.config["schedule"]
+    entry, model = data.entry(trained.task), trained.config["model"]
     lines = [f"# {model['cell']} on {entry.title}", ""]
     lines += [f"A recurrent model of {count_parameters(trained.model):,} parameters, made with `rru`.", ""]
     lines += ["## Use", "", f"`inputs`: {_INPUTS[trained.kind]}.", "", "```python", _USE[form].rstrip(), "```", ""]
     if not isinstance(trained.model, SequenceModel):
         lines += ["All sequences of a batch must be equally long.", ""]
-    lines += ["## Results", ""]
-    if trained.result is None:
-        lines += ["The run had not ended when this was made: there is no test result.", ""]
-    else:
-        lines += ["| split | " + " | ".join(trained.result["test"]) + " |"]
-        lines += ["|---" * (1 + len(trained.result["test"])) + "|"]
-        for split in ("validation", "test"):
-            scores = [f"{value:.4f}" for value in trained.result[split].values()]
-            lines += [f"| {split} | " + " | ".join(scores) + " |"]
-        lines += [
-            "",
-            f"The epoch ({trained.epoch}) was chosen by validation, the test done once. Seed {schedule['seed']}.",
-        ]
-        lines += ["All settings are in `config.toml`.", ""]
+    lines += ["## Results", "", *_results(trained), ""]
     lines += ["## Data", "", f"{entry.description}", "", f"Licence: {entry.licence}", "", f"Cite: {entry.citation}", ""]
     return "\n".join(lines)
+
+
+def _results(trained: Trained) -> list[str]:
+    """Lines of Markdown that say how well the model did."""
+    if trained.epoch is None:
+        return ["This was made from another export, which has no results; its card may."]
+    if trained.result is None:
+        return ["The run had not ended when this was made: there is no test result."]
+    result = Result.from_json(trained.result)
+    splits = {"validation": result.validation, "test": result.test}
+    if not all(isinstance(scores, dict) for scores in splits.values()):
+        raise RunError(f"{trained.path}: result.json must hold the metrics of validation and test by name")
+    if not result.test:
+        return [f"The run is {result.status} ({result.reason}): there is no test result."]
+    lines = [f"| split | {' | '.join(result.test)} |", "|---" * (1 + len(result.test)) + "|"]
+    for split, scores in splits.items():
+        lines += [f"| {split} | {' | '.join(_score(scores.get(name)) for name in result.test)} |"]
+    chosen = f"The epoch ({trained.epoch}) was chosen by validation, the test done once."
+    return [*lines, "", f"{chosen} Seed {trained.config['schedule']['seed']}.", "All settings are in `config.toml`."]
+
+
+def _score(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, int | float) else "not finite"

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rru.generate.trained import Trained
+from rru.generate.trained import Trained, check_temperature
 
 KEYS = 88
 STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # quarter notes; the other sets are in eighths
@@ -46,7 +46,7 @@ class Piece:
         if 2 * silent > len(made):
             found.append(f"{silent} of {len(made)} steps are silent")
         longest = _longest_hold(made)
-        if longest >= STUCK:
+        if longest >= STUCK or longest == len(made) >= BEATS_PER_BAR:
             found.append(f"nothing changes for {longest} steps")
         return found
 
@@ -72,15 +72,14 @@ def compose(trained: Trained, prompt: Roll, steps: int, *, temperature: float = 
         raise ValueError(f"prompt must be (steps, {KEYS}) with at least one step, got shape {prompt.shape}")
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    if not temperature > 0 or temperature == float("inf"):
-        raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+    check_temperature(temperature)
     generator = torch.Generator().manual_seed(seed)
     heard = torch.from_numpy(prompt.astype(np.float32))[:, None]  # (T, 1, 88)
     made: list[Roll] = []
     with torch.no_grad():
         logits, state = trained.model(heard)
         while True:
-            chances = torch.sigmoid(logits[-1] / temperature)  # (1, 88)
+            chances = torch.sigmoid(trained.checked(logits[-1]) / temperature)  # (1, 88)
             sounding = torch.bernoulli(chances, generator=generator)
             made.append(sounding.numpy().astype(np.uint8)[0])
             if len(made) == steps:

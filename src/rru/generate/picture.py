@@ -1,6 +1,6 @@
 """A piece as a picture: a piano roll, the prompt in one colour and what was composed in another."""
 
-from pathlib import Path
+import io
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -15,8 +15,8 @@ PROMPT, MADE = "#8793a3", "#1f6feb"
 NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 
 
-def draw(piece: Piece, path: Path) -> None:
-    """Writes a picture of a piece as a PNG."""
+def picture(piece: Piece) -> bytes:
+    """A picture of a piece as a PNG file."""
     sounding = np.flatnonzero(piece.roll.any(0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (39, 51)
     low, high = max(low - 2, 0), min(high + 2, piece.roll.shape[1] - 1)
@@ -46,7 +46,9 @@ def draw(piece: Piece, path: Path) -> None:
         pen.rounded_rectangle([x, height - 16, x + 12, height - 8], radius=2, fill=colour)
         pen.text((x + 17, height - 18), text, fill=INK)
         x += 90
-    image.save(path, format="PNG", optimize=True)
+    content = io.BytesIO()
+    image.save(content, format="PNG", optimize=True)
+    return content.getvalue()
 
 
 def _coloured(start: int, end: int, prompt: int) -> list[tuple[int, int, str]]:

@@ -6,10 +6,11 @@ import numpy as np
 
 from rru import data
 from rru.data import DataError, without_empty_steps
-from rru.generate.midi import read_midi, write_midi
+from rru.generate.midi import midi, read_midi
 from rru.generate.music import BEATS_PER_BAR, Piece, Roll, steps_per_beat
-from rru.generate.picture import draw
-from rru.generate.sound import write_wav
+from rru.generate.output import check_free, write_files
+from rru.generate.picture import picture
+from rru.generate.sound import sound
 from rru.generate.trained import Trained
 
 PROMPT_BARS = 2
@@ -55,12 +56,27 @@ def _test_pieces(task: str, data_dir: data.Place) -> list[Roll]:
     return music.test
 
 
-def write(piece: Piece, path: Path) -> list[Path]:
-    """Writes a piece as MIDI to `path`, and beside it a picture and a sound file; the files."""
+def places(path: Path, count: int, *, force: bool) -> list[Path]:
+    """Where so many pieces go, as MIDI files: `path`, or beside it with a number each.
+
+    **Arguments:** `force`: whether files that are there already may be replaced.
+    """
     if path.suffix.lower() not in (".mid", ".midi"):
         raise ValueError(f"the output must be a .mid file, got {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_midi(piece, path)
-    draw(piece, path.with_suffix(".png"))
-    write_wav(piece, path.with_suffix(".wav"))
+    chosen = [path.with_stem(f"{path.stem}-{number}") for number in range(1, count + 1)] if count > 1 else [path]
+    if not force:
+        check_free(
+            [file for place in chosen for file in _beside(place)], "choose another name, or replace it by --force"
+        )
+    return chosen
+
+
+def write(piece: Piece, path: Path) -> list[Path]:
+    """Writes a piece as MIDI to `path`, and beside it a picture and a sound file; the files."""
+    files = _beside(path)
+    write_files(dict(zip(files, (midi(piece), picture(piece), sound(piece)), strict=True)))
+    return files
+
+
+def _beside(path: Path) -> list[Path]:
     return [path, path.with_suffix(".png"), path.with_suffix(".wav")]

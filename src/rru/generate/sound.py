@@ -1,7 +1,7 @@
 """A piece as sound: a few harmonics for each note, that fade as those of a struck or plucked string do."""
 
+import io
 import wave
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,16 @@ ATTACK, RELEASE, TAIL = 0.012, 0.12, 0.6  # seconds
 CONCERT_A = 69  # its MIDI note; 440 Hz
 
 
-def write_wav(piece: Piece, path: Path) -> None:
-    """Writes a piece as a WAV file: one channel, 16 bits."""
+def sound(piece: Piece) -> bytes:
+    """A piece as a WAV file: one channel, 16 bits."""
     samples = synthesise(piece)
-    with wave.open(str(path), "wb") as file:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)
         file.writeframes((samples * 32_767).astype("<i2").tobytes())
+    return content.getvalue()
 
 
 def synthesise(piece: Piece) -> NDArray[np.float64]:
@@ -40,10 +42,10 @@ def synthesise(piece: Piece) -> NDArray[np.float64]:
 def _note(frequency: float, seconds: float) -> NDArray[np.float64]:
     """A note of a frequency, held for so long and then let go."""
     time = np.arange(int((seconds + RELEASE) * RATE)) / RATE
-    sound = np.zeros_like(time)
+    samples = np.zeros_like(time)
     for number, strength in enumerate(HARMONICS, 1):
         if frequency * number < RATE / 2:
             fading = np.exp(-time * (0.8 + 0.5 * number))
-            sound += strength * fading * np.sin(2 * np.pi * frequency * number * time)
+            samples += strength * fading * np.sin(2 * np.pi * frequency * number * time)
     envelope = np.minimum(time / ATTACK, 1) * np.clip((seconds + RELEASE - time) / RELEASE, 0, 1)
-    return np.asarray(sound * envelope)
+    return np.asarray(samples * envelope)

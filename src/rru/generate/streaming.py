@@ -61,7 +61,7 @@ class Stream:
 
     def close(self, sessions: Iterable[Hashable]) -> None:
         """Ends sessions and forgets their states."""
-        for session, place in [(session, self._place(session)) for session in sessions]:
+        for session, place in {session: self._place(session) for session in sessions}.items():
             del self._places[session]
             self._free.append(place)
 
@@ -115,6 +115,7 @@ class Stream:
         )
         self._free += range(before, before + more)
 
+    @torch.no_grad()
     def _initial(self, batch: int) -> tuple[Tensor, ...]:
         """The first state of so many sequences, (layers, B, n) for each part of it."""
         owner = self.model if isinstance(self.model, SequenceModel) else self._layer

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from rru.data.vocabulary import Vocabulary
-from rru.generate.trained import Trained
+from rru.generate.trained import Trained, check_temperature
+from rru.training import RunError
 
 
 def write(
@@ -32,10 +33,13 @@ def write(
     trained.check_kind("words", "characters", "bytes", to="write")
     vocabulary = trained.vocabulary
     assert vocabulary is not None  # or there would be no model
+    if len(vocabulary) <= len({vocabulary.padding, vocabulary.unknown}):
+        raise RunError(f"{trained.path}: its vocabulary has nothing that could be written")
     if length < 1:
         raise ValueError(f"length must be at least 1, got {length}")
-    if not temperature > 0 or temperature == float("inf"):
-        raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+    check_temperature(temperature)
+    if not prompt.isascii() and prompt != prompt.encode(errors="replace").decode():
+        raise ValueError(f"prompt must be text in UTF-8, got {prompt!r}")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, got {top_k}")
     return _written(trained, vocabulary, prompt, length, temperature, top_k, seed)
@@ -80,7 +84,7 @@ def _written(
 def _run(trained: Trained, numbers: Tensor, state: object) -> tuple[Tensor, object]:
     """The logits (tokens,) after the last of these tokens, and the state."""
     logits, state = trained.model(numbers[:, None], state, skip=len(numbers) - 1)  # (1, 1, tokens)
-    return logits[-1, 0], state
+    return trained.checked(logits[-1, 0]), state
 
 
 def _drawn(logits: Tensor, top_k: int | None, generator: torch.Generator) -> int:
