@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import rru
+from rru import report
 from rru.experiments import execute, presets
 from rru.nn import registry
 from rru.scan import operator
@@ -112,3 +113,15 @@ def test_the_example_runs():
 def test_the_version_is_the_installed_one():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert rru.__version__ == project["version"]
+
+
+def test_the_pages_of_results_are_made_from_the_files_beside_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    report.write(["docs/results/runs"], tmp_path / "report.html", markdown=tmp_path / "report.md")
+    for name in ("report.html", "report.md"):
+        made, kept = (
+            re.sub(r"<time.*?</time>", "", (place / name).read_text()) for place in (tmp_path, ROOT / "docs/results")
+        )
+        assert made == kept, (
+            "rru report docs/results/runs -o docs/results/report.html --markdown docs/results/report.md"
+        )
