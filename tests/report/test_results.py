@@ -47,6 +47,14 @@ def test_a_grid_has_maps_of_the_cells_that_were_run_and_names_the_others(tmp_pat
     assert "24 of 25 settings have a result; 1 not begun. No runs of GRU, LSTM, Mogrifier LSTM." in html
 
 
+def test_a_curve_leaves_no_point_out(tmp_path):
+    entries = [each for each in plans.load("dropout-jsb", "cpu").entries if each.cell == "rru"]
+    for number, entry in enumerate(entries):
+        write_run(tmp_path / "runs", entry.config, 30.0 if number == len(entries) - 1 else 8.0 + number / 10)
+    chart = re.search(r'<svg[^>]*aria-label="Dropout.*?</svg>', page(tmp_path), re.DOTALL)[0]
+    assert chart.count('class="mark"') == len(entries) == 10
+
+
 def test_the_winner_of_one_seed_is_bold_and_said_to_be_one(tmp_path):
     for cell, test in {"rru": 7.85, "lstm": 8.1}.items():
         write_run(tmp_path / "runs", preset(cell=cell), test)

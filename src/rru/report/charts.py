@@ -98,7 +98,8 @@ def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, s
     ys = [y for line in lines for _, y, *_ in line.points]
     if not ys:
         return None
-    frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better))
+    cut = section.shows == "convergence"
+    frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better, cut=cut))
     edge = f"M{LEFT - MARGIN} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT - MARGIN}Z"
     name = f"frame-{section.preset}-{section.name}-{section.task}"
     clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
@@ -111,10 +112,10 @@ def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, s
     return svg.picture(WIDTH, HEIGHT, *axes, clip, inside, *crosses, label=said, kind="chart")
 
 
-def _bounds(ys: Sequence[float], higher_is_better: bool) -> tuple[float, float]:
-    """From where to where a chart goes: the best with a little room, and at the other end most of the rest."""
+def _bounds(ys: Sequence[float], higher_is_better: bool, *, cut: bool) -> tuple[float, float]:
+    """From where to where a chart goes: the best with a little room, and all others, or if cut most of them."""
     low, high = min(ys), max(ys)
-    if len(ys) >= 10:
+    if cut and len(ys) >= 10:
         if higher_is_better:
             low = min(svg.quantile(ys, 1 - ROOM), high - 0.3 * (high - low))
         else:
