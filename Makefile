@@ -8,8 +8,8 @@ READY := $(VENV)/.ready
 demo: $(READY)  # the four cells learn Bach chorales, side by side
 	$(VENV)/bin/rru demo
 
-test: $(READY)  # all tests
-	$(VENV)/bin/pytest
+test: $(READY)  # all tests, two files at a time
+	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
 
 check: $(READY)  # format, lint, types, import layers
 	$(VENV)/bin/ruff format --check
