@@ -54,9 +54,6 @@ try:
 except ImportError as error:
     raise RunError("running on a cluster needs Ray, which is not installed: pip install 'rru[ray]'") from error
 
-Cells = tuple[str, bytes]
-"""A file of cells, as `own.file` gives it."""
-
 GLANCE = 0.5  # seconds between two looks at what happens
 SENDING = 60.0  # seconds after which files are sent within an epoch
 
@@ -143,7 +140,7 @@ class Keeper:
     **Arguments:** `folders`: the runs', by id; `cells`: the file of the user's own cells, if there is one.
     """
 
-    def __init__(self, folders: dict[str, Path], cells: Cells | None = None) -> None:
+    def __init__(self, folders: dict[str, Path], cells: own.Sent | None = None) -> None:
         if cells is not None:
             own.load_sent(*cells)
         self.folders = folders
@@ -208,7 +205,7 @@ class Keeper:
         self.stopping = True
 
 
-def _train(keeper: Any, entry: Entry, threads: int, data_dir: Path | None, cells: tuple[str, bytes] | None) -> Outcome:
+def _train(keeper: Any, entry: Entry, threads: int, data_dir: Path | None, cells: own.Sent | None) -> Outcome:
     """A task: trains a run on whatever node this is."""
     torch.set_num_threads(threads)
     if cells is not None:

@@ -16,6 +16,9 @@ VARIABLE = "RRU_CELLS"
 CELLS = ("rru", "gru", "lstm", "mogrifier")
 """The paper's cells, in its order."""
 
+Sent = tuple[str, bytes]
+"""A file of cells on its way to another machine: its name, and what is in it."""
+
 _NOT_OPTIONS = ("input_size", "hidden_size", "dropout", "device", "dtype")
 
 
@@ -46,8 +49,8 @@ def source(cell: str) -> bytes | None:
         return None
 
 
-def file() -> tuple[str, bytes] | None:
-    """The file of cells that was loaded, for other machines: its name and what is in it; None if there is none."""
+def file() -> Sent | None:
+    """The file of cells that was loaded, for other machines; None if there is none."""
     path = Path(os.environ.get(VARIABLE, ""))
     return (path.name, path.read_bytes()) if path.is_file() else None
 
