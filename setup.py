@@ -1,74 +1,57 @@
-"""Builds the native scans with whatever C++ compiler is there. Everything else about the package is in pyproject.toml.
+"""Builds the native library and names the wheel. Everything else about the package is in pyproject.toml.
 
-The library is plain C++ behind a C interface, opened with ctypes: it needs neither torch nor Python to be built. Where
-it cannot be built, the install goes on without it and the layers run on plain PyTorch.
+The library is plain C++ behind a C interface, opened with ctypes: it needs neither torch nor Python to be built, and
+one wheel per platform serves every Python. Where it cannot be built, the install goes on without it, the layers run on
+plain PyTorch, and the wheel is named `py3-none-any`.
+
+`RRU_PLATFORM` names another platform to build for, one of `PLATFORMS` in native/recipe.py, or `none` for no library.
 """
 
 import os
-import platform
+import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
-X86 = platform.machine().lower() in ("x86_64", "amd64")
-# (namespace, register bytes, flags) of each instruction set; dispatch.cpp chooses among them when the library runs.
-INSTRUCTION_SETS = [("portable", 16, [])]
-if X86:
-    INSTRUCTION_SETS += [
-        ("avx2", 32, ["-mavx2", "-mfma"]),
-        ("avx512", 64, ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma", "-mprefer-vector-width=512"]),
-    ]
-COMMON = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno"]
-if sys.platform == "win32":
-    COMMON = ["-O3", "-std=c++17", "-fno-math-errno"]  # clang-cl takes these; MSVC's own compiler has no vector types
-elif sys.platform != "darwin":
-    COMMON.append("-pthread")
+sys.path.insert(0, str(Path(__file__).parent / "native"))
+from recipe import PLATFORMS, Platform, build, this_platform
+
+NAME = os.environ.get("RRU_PLATFORM", "")
+if NAME not in ("", "none", *PLATFORMS):
+    sys.exit(f"RRU_PLATFORM must be none or one of {', '.join(PLATFORMS)}, got {NAME!r}")
+TARGET: Platform = PLATFORMS.get(NAME) or this_platform()
 
 
 class BuildNative(build_ext):
-    """Compiles isa.cpp once for each instruction set and links all of them into one library."""
+    """Builds the library by native/recipe.py."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return str(Path(*fullname.split(".")).with_name(TARGET.library))
 
     def build_extension(self, ext: Extension) -> None:
-        if self.compiler.compiler_type == "msvc":
-            self.compiler.initialize()
-            self.compiler.cc = "clang-cl"
-        macros = [("RRU_X86", None)] if X86 else []
-        objects = self.compiler.compile(
-            ["native/dispatch.cpp"], output_dir=self.build_temp, macros=macros, extra_postargs=COMMON
-        )
-
-        def compile_for(name: str, width: int, flags: list[str]) -> list[str]:
-            return self.compiler.compile(
-                ["native/isa.cpp"],
-                output_dir=f"{self.build_temp}/{name}",
-                macros=[*macros, ("RRU_ISA", name), ("RRU_VECTOR_BYTES", str(width))],
-                extra_postargs=[*COMMON, *flags],
-                depends=ext.depends,
-            )
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a compiler
-            for compiled in pool.map(compile_for, *zip(*INSTRUCTION_SETS, strict=True)):
-                objects += compiled
-        self.compiler.link_shared_object(
-            objects,
-            self.get_ext_fullpath(ext.name),
-            extra_postargs=[] if sys.platform in ("win32", "darwin") else ["-pthread"],
-            build_temp=self.build_temp,
-            target_lang="c++",
-        )
-
-    def get_export_symbols(self, ext: Extension) -> list[str]:
-        """The library exports its own functions and no Python module."""
-        return []
+        try:
+            build(TARGET, Path(self.get_ext_fullpath(ext.name)), Path(self.build_temp) / "native")
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise CompileError(str(error)) from error  # which an optional extension survives
 
 
-HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
+class NameWheel(bdist_wheel):
+    """Names the wheel after the platform alone, and `any` where it has no library."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        command = self.get_finalized_command("build_ext")
+        if not any(Path(command.get_ext_fullpath(ext.name)).exists() for ext in self.distribution.ext_modules or []):
+            return "py3", "none", "any"
+        return "py3", "none", TARGET.tag or super().get_tag()[2]
+
+
+SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h", ".py"))
+LIBRARY = Extension("rru.scan._native", SOURCES, optional=not TARGET.tag)
 setup(
-    ext_modules=[
-        Extension("rru.scan._native", ["native/dispatch.cpp", "native/isa.cpp"], depends=HEADERS, optional=True)
-    ],
-    cmdclass={"build_ext": BuildNative},
+    ext_modules=[] if NAME == "none" else [LIBRARY],
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": NameWheel},
 )

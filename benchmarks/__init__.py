@@ -1,1 +1,1 @@
-"""How fast the layers are, beside torch's own: `python -m benchmarks.layers`."""
+"""Benchmarks of the layers against torch.nn: `python -m benchmarks.layers`."""

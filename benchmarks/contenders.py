@@ -1,4 +1,4 @@
-"""The layers that are measured against one another, each sized to the same number of parameters."""
+"""The layers to compare, each with the same number of parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NAMES = (RRU_NATIVE, RRU_REFERENCE, "nn.LSTM", "nn.GRU", *RIVALS)
 
 
 def why_no_native(layer_class: type[rru.Layer] = rru.RRU) -> str | None:
-    """What prevents the native back end from running this layer here; None where it runs."""
+    """Returns why the native back end cannot run this layer on this machine, or None if it can."""
     try:
         layer_class(1, 1, backend="native")(torch.zeros(1, 1, 1))
     except RuntimeError as error:
@@ -24,15 +24,15 @@ def why_no_native(layer_class: type[rru.Layer] = rru.RRU) -> str | None:
 
 
 def available(names: tuple[str, ...] = NAMES) -> tuple[str, ...]:
-    """Those of `names` that can run here."""
+    """Returns the contenders that can run on this machine."""
     return tuple(name for name in names if name != RRU_NATIVE or why_no_native() is None)
 
 
 @dataclass
 class Contender:
-    """A layer to be measured.
+    """A layer to measure.
 
-    `dropout` is None where it makes no difference: torch's single layers have none, and inference does without.
+    `dropout` is None where it does not apply: in single layers of torch.nn, and in inference.
     """
 
     name: str
@@ -42,16 +42,16 @@ class Contender:
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is measured in fewer rounds than the others."""
+        """Whether to measure it in fewer rounds than the others."""
         return self.backend == "reference" or self.name == "rru.MogrifierLSTM"
 
     @property
     def matrix_parameters(self) -> int:
-        """Parameters that take part in matrix products."""
+        """The number of parameters in matrices."""
         return sum(parameter.numel() for parameter in self.layer.parameters() if parameter.dim() == 2)
 
     def description(self) -> dict[str, object]:
-        """What it is, for the report."""
+        """Returns name, sizes and settings for the report."""
         return {
             "name": self.name,
             "dropout": self.dropout,
@@ -63,23 +63,23 @@ class Contender:
 
 
 def build(name: str, shape: Shape, dropout: float | None = None) -> Contender:
-    """The contender of that name, its hidden size the largest that `shape.parameters` allow."""
+    """Builds a contender with the largest hidden size that `shape.parameters` allow."""
     backend, build_layer = _builder(name, shape, dropout or 0.0)
     torch.manual_seed(0)
     layer = build_layer(rru.hidden_size_for(shape.parameters, build_layer))
     if isinstance(layer, rru.RRU):
-        awaken(layer.cells[0])
+        randomize_z(layer.cells[0])
     return Contender(name, None if backend == "torch" else dropout, backend, layer)
 
 
 def _builder(name: str, shape: Shape, dropout: float) -> tuple[str, Callable[[int], nn.Module]]:
-    """The back end of a contender, and what makes its layer for a hidden size."""
+    """Returns the back end of a contender, and a function that builds its layer for a hidden size."""
     if name in (RRU_NATIVE, RRU_REFERENCE):
         backend = name.removeprefix("RRU ")
         return backend, lambda n: rru.RRU(
             shape.input_size,
             n,
-            shape.output_size,
+            output_size=shape.output_size,
             expansion=shape.expansion,
             relu_layers=shape.relu_layers,
             dropout=dropout,
@@ -94,14 +94,14 @@ def _builder(name: str, shape: Shape, dropout: float) -> tuple[str, Callable[[in
     return backend, lambda n: layer_class(shape.input_size, n, dropout=dropout, backend=backend, **options)
 
 
-def awaken(cell: rru.RRUCell) -> None:
-    """Moves Z away from its initial zeros, where the state would only decay and no gradient reach c."""
+def randomize_z(cell: rru.RRUCell) -> None:
+    """Sets Z to random values. With its initial zeros the state would only decay and c get no gradient."""
     with torch.no_grad():
         cell.Z.normal_(0, 0.1)
 
 
 class TrainingStep:
-    """Forward and backward pass of a contender: gradients of all parameters and of the input, for a fixed cotangent."""
+    """Forward and backward pass: gradients of all parameters and of the input, for a fixed output gradient."""
 
     def __init__(self, contender: Contender, shape: Shape) -> None:
         self.layer = contender.layer.train()
@@ -109,21 +109,21 @@ class TrainingStep:
         self.input = torch.randn(shape.steps, shape.batch, shape.input_size, generator=generator)  # (T, B, m)
         self.input.requires_grad_()
         width = getattr(self.layer, "output_size", self.layer.hidden_size)
-        self.cotangent = torch.randn(shape.steps, shape.batch, width, generator=generator)  # (T, B, p)
+        self.output_gradient = torch.randn(shape.steps, shape.batch, width, generator=generator)  # (T, B, p)
 
     def __call__(self) -> None:
-        self.forget_gradients()
+        self.clear_gradients()
         output, _ = self.layer(self.input)  # (T, B, p)
-        torch.autograd.backward(output, self.cotangent)
+        torch.autograd.backward(output, self.output_gradient)
 
-    def forget_gradients(self) -> None:
+    def clear_gradients(self) -> None:
         """Sets all gradients to None."""
         for tensor in (self.input, *self.layer.parameters()):
             tensor.grad = None
 
 
 class Inference:
-    """Forward pass of a contender, without dropout and without anything kept for gradients."""
+    """Forward pass in inference mode, without dropout."""
 
     def __init__(self, contender: Contender, shape: Shape) -> None:
         self.layer = contender.layer.eval()

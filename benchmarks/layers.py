@@ -1,7 +1,7 @@
-"""Times the layers at the paper's shapes and equal parameters, beside torch's own, and prints what is wanted of them.
+"""Benchmark the layers against torch.nn at the shapes of the paper and equal parameters, and compare with the targets.
 
-All contenders take turns in every round, in shuffled order; what is shown are medians over rounds, and medians of each
-round's ratios. Slow contenders take part in every third round.
+All contenders run once per round, in shuffled order. Results are medians over rounds, of times and of ratios within a
+round. Slow contenders run in every third round.
 """
 
 import argparse
@@ -18,15 +18,16 @@ import torch
 import rru
 from benchmarks import report, sections
 from benchmarks.contenders import NAMES, RRU_NATIVE, available, why_no_native
+from benchmarks.phases import measure_phases
 from benchmarks.sections import Settings
-from benchmarks.shapes import SHAPES
+from benchmarks.shapes import MORE_SHAPES, SHAPES
 from benchmarks.targets import compare
 
-BUSY = 0.5  # a load average above which other work is likely to disturb the times
+BUSY = 0.5  # load average above which other processes distort the times
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the sections asked for, printing each as it is done and keeping the JSON file up to date."""
+    """Run the chosen sections, print each result and update the JSON file."""
     options = parse(arguments)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -38,31 +39,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.json is not None:
             options.json.write_text(json.dumps(results, indent=1) + "\n")
     if options.json is not None:
-        print(f"\nAll of it, with every round's times, is in {options.json}.")
+        print(f"\nAll results, with the times of every round: {options.json}")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.layers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    parser.add_argument("--shapes", type=_names_among(SHAPES), default=tuple(SHAPES), help="e.g. jsb,mnist")
+    parser.add_argument(
+        "--sections", nargs="+", choices=SECTIONS, default=[name for name in SECTIONS if name != "phases"]
+    )
+    parser.add_argument(
+        "--phases", action="store_true", help="only show where the time of a training step of the RRU goes"
+    )
+    parser.add_argument("--shapes", type=_names_among([*SHAPES, *MORE_SHAPES]), help="e.g. jsb,mnist")
     parser.add_argument("--contenders", type=_names_among(NAMES), default=NAMES, help='e.g. "RRU native,nn.LSTM"')
     parser.add_argument(
         "--dropout",
         nargs="+",
         type=float,
         default=[0.5, 0.75],
-        help="of the RRU in training; all that is measured at one dropout only is measured at the first",
+        help="dropout of the RRU in training; measurements at a single dropout use the first",
     )
-    parser.add_argument("--repeats", type=int, help="rounds; default 7, with --quick 2")
-    parser.add_argument("--threads", type=int, help="default: as many as torch chooses")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything measured to FILE")
-    parser.add_argument("--quick", action="store_true", help="tiny shapes: shows that all of it runs, no more")
+    parser.add_argument("--repeats", type=int, help="number of rounds; default: 7, or 2 with --quick")
+    parser.add_argument("--threads", type=int, help="number of threads; default: chosen by torch")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to FILE")
+    parser.add_argument("--quick", action="store_true", help="use tiny shapes, to check that everything runs")
     options = parser.parse_args(arguments)
+    if options.phases:
+        options.sections = ["phases"]
     for name in ("repeats", "threads"):
         if (value := getattr(options, name)) is not None and value < 1:
             parser.error(f"--{name} must be positive, got {value}")
@@ -82,8 +90,10 @@ def _names_among(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
-    """What to measure, of what can run here."""
-    shapes = [SHAPES[name] for name in options.shapes]
+    """Returns the settings, with the contenders that can run on this machine."""
+    known = SHAPES | MORE_SHAPES
+    names = options.shapes or (known if options.sections == ["phases"] else SHAPES)
+    shapes = [known[name] for name in names]
     return Settings(
         shapes=tuple(shape.tiny() if options.quick else shape for shape in shapes),
         names=available(options.contenders),
@@ -94,7 +104,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the software, as far as they matter to speed."""
+    """Returns the properties of machine and software that affect speed."""
     return {
         "rru": rru.__version__,
         "torch": torch.__version__,
@@ -119,16 +129,16 @@ def _cpu_model() -> str:
 
 
 def print_environment(machine: dict[str, Any]) -> None:
-    """Says where this is measured, and what cannot be."""
+    """Prints the environment, and what cannot be measured in it."""
     print(
         f"rru {machine['rru']}, torch {machine['torch']} ({machine['cpu_capability']}), {machine['cpu']}, "
         f"{machine['cores']} cores, {machine['threads']} threads"
     )
     if machine["why_no_native"]:
-        print(f"'{RRU_NATIVE}' is left out, and rru's other layers run on the reference: {machine['why_no_native']}")
+        print(f"'{RRU_NATIVE}' is skipped, and the other layers of rru use the reference: {machine['why_no_native']}")
     load = machine["load_average_before"]
     if load is not None and load[0] > BUSY:
-        print(f"The machine has other work (load {load[0]:.1f}): with as many threads as cores, times mean little.")
+        print(f"The machine is busy (load {load[0]:.1f}): times are unreliable with one thread per core.")
 
 
 def _print_head(title: str) -> None:
@@ -136,7 +146,7 @@ def _print_head(title: str) -> None:
 
 
 def run_passes(kind: str, settings: Settings) -> dict[str, Any]:
-    """Training or inference on all shapes, then the comparisons over them."""
+    """Measures training or inference on all shapes, and compares."""
     _print_head({"training": "Training step: forward, backward, all gradients", "inference": "Inference"}[kind])
     measured = {}
     for shape in settings.shapes:
@@ -144,29 +154,37 @@ def run_passes(kind: str, settings: Settings) -> dict[str, Any]:
         measured[shape.name] = sections.measure_shape(kind, shape, settings)
         print(report.shape_table(measured[shape.name]), flush=True)
     comparisons = compare(measured, with_targets=kind == "training")
-    print(f"\n{kind.capitalize()}, geometric means over the {len(measured)} shapes measured, of {len(SHAPES)}")
+    print(f"\n{kind.capitalize()}, geometric means over {len(measured)} of {len(SHAPES)} shapes")
     print(report.comparison_table(comparisons))
     return {"shapes": measured, "comparisons": comparisons}
 
 
 def run_streaming(settings: Settings) -> dict[str, Any]:
-    """One step of a cell, batch 1."""
-    _print_head("Streaming: one step of a cell, batch 1, inference")
+    """One step of a cell and of `rru.stream`, batch 1."""
+    _print_head("Streaming: one step, batch 1, inference")
     results = {shape.name: sections.measure_streaming(shape, settings) for shape in settings.shapes}
     print(report.streaming_table(results))
     return results
 
 
+def run_small(settings: Settings) -> list[dict[str, Any]]:
+    """Measures small layers beside nn.LSTM with as many parameters."""
+    _print_head("Small layers: time / time of nn.LSTM, equal parameters")
+    rows = sections.measure_small(settings)
+    print(report.small_table(rows))
+    return rows
+
+
 def run_growth(settings: Settings) -> dict[str, Any]:
-    """Training time as sequences grow."""
-    _print_head(f"Growth with the number of steps: training, {settings.best_rru}")
+    """Measures training time for increasing sequence lengths."""
+    _print_head(f"Training time by sequence length: {settings.best_rru}")
     result = sections.measure_growth(settings)
     print(report.growth_table(result))
     return result
 
 
 def run_threads(settings: Settings) -> dict[str, Any]:
-    """Training with one thread and with two."""
+    """Measures training with one and two threads."""
     _print_head("Threads: training step")
     results = {shape.name: sections.measure_threads(shape, settings) for shape in settings.shapes}
     print(report.threads_table(results))
@@ -174,21 +192,33 @@ def run_threads(settings: Settings) -> dict[str, Any]:
 
 
 def run_memory(settings: Settings) -> dict[str, Any]:
-    """Peak memory of a training step."""
-    _print_head("Peak memory of a training step, beyond weights and input, gradients included")
+    """Measures the peak memory of a training step."""
+    _print_head("Peak memory of a training step, including gradients, without weights and input")
     results = {shape.name: sections.measure_memory(shape, settings) for shape in settings.shapes}
     print(report.memory_table(results))
-    print("how: a fresh process for each;", next(iter(results.values()))["how"])
+    print("measured in a new process each:", next(iter(results.values()))["how"])
     return results
 
 
-SECTIONS: dict[str, Callable[[Settings], dict[str, Any]]] = {
+def run_phases(settings: Settings) -> dict[str, Any]:
+    """Measures the phases of a training step of the native RRU."""
+    _print_head("Phases of a training step of the RRU, in percent")
+    results = [
+        measure_phases(shape, dropout, settings.repeats) for dropout in settings.dropouts for shape in settings.shapes
+    ]
+    print(report.phases_table(results))
+    return {"rows": results}
+
+
+SECTIONS: dict[str, Callable[[Settings], Any]] = {
     "training": lambda settings: run_passes("training", settings),
     "inference": lambda settings: run_passes("inference", settings),
     "streaming": run_streaming,
+    "small": run_small,
     "growth": run_growth,
     "threads": run_threads,
     "memory": run_memory,
+    "phases": run_phases,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Peak memory of one training step, measured in a process of its own: `python -m benchmarks.memory SHAPE CONTENDER`."""
+"""Measure the peak memory of a training step: `python -m benchmarks.memory SHAPE CONTENDER DROPOUT THREADS`."""
 
 import argparse
 import ctypes
@@ -16,21 +16,21 @@ from benchmarks.shapes import SHAPES, Shape
 ROOT = Path(__file__).parents[1]
 STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 WARM_UP_STEPS = 2
-HIGH_WATER = "VmHWM after the step, having been reset, minus VmRSS before it"
-MAX_RSS = "ru_maxrss after the step minus ru_maxrss before it; less exact than the VmHWM of Linux"
+HIGH_WATER = "VmHWM after the step, reset before it, minus VmRSS before it"
+MAX_RSS = "ru_maxrss after the step minus ru_maxrss before it; less exact than VmHWM on Linux"
 
 
 def measure(shape: Shape, name: str, dropout: float) -> dict[str, object]:
-    """In this process: bytes a training step needs at its peak beyond weights, input and cotangent, and how measured.
+    """Measures a training step in this process. Returns its peak memory in bytes, and the method.
 
-    All gradients are included. A step over two time steps goes before, so that libraries, threads and their buffers
-    are there already.
+    Gradients are included; weights, input and output gradient are not. A warm-up over two time steps loads libraries
+    and starts threads first.
     """
     contender = build(name, shape, dropout)
     step = TrainingStep(contender, shape)
     warm_up = TrainingStep(contender, replace(shape, steps=min(WARM_UP_STEPS, shape.steps)))
     warm_up()
-    warm_up.forget_gradients()
+    warm_up.clear_gradients()
     _return_freed_memory()
     if _reset_high_water():
         before = _status("VmRSS")
@@ -42,7 +42,7 @@ def measure(shape: Shape, name: str, dropout: float) -> dict[str, object]:
 
 
 def measure_in_subprocess(shape_name: str, name: str, dropout: float, threads: int, quick: bool) -> dict[str, object]:
-    """The same in a fresh process, which nothing else has left memory to."""
+    """Runs `measure` in a new process, which has no memory to reuse."""
     command = [sys.executable, "-m", "benchmarks.memory", shape_name, name, str(dropout), str(threads)]
     run = subprocess.run(command + ["--quick"] * quick, cwd=ROOT, capture_output=True, text=True)
     if run.returncode != 0:
@@ -51,9 +51,9 @@ def measure_in_subprocess(shape_name: str, name: str, dropout: float, threads: i
 
 
 def _return_freed_memory() -> None:
-    """Gives what the warm-up freed back to the system, where it would else be used again without being seen."""
+    """Returns freed memory to the system, so that reusing it shows up in the measurement."""
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl has not
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
         if trim is not None:
             trim(0)
 
@@ -67,27 +67,27 @@ def _reset_high_water() -> bool:
 
 
 def _status(field: str) -> int:
-    """A field of /proc/self/status, in bytes."""
+    """Returns a field of /proc/self/status, in bytes."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field + ":"))
     return 1024 * int(line.split()[1])
 
 
 def _max_rss() -> int:
-    """The process's highest memory so far, in bytes."""
-    import resource  # which Windows has not
+    """Returns the peak memory of the process so far, in bytes."""
+    import resource  # not on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main() -> None:
-    """Prints one measurement as JSON."""
+    """Print one measurement as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("contender")
     parser.add_argument("dropout", type=float)
     parser.add_argument("threads", type=int)
-    parser.add_argument("--quick", action="store_true", help="the shape's tiny version")
+    parser.add_argument("--quick", action="store_true", help="use the tiny version of the shape")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     shape = SHAPES[options.shape]

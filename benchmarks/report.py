@@ -1,5 +1,6 @@
-"""The measurements as plain, aligned text."""
+"""Format measurements as text tables."""
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from benchmarks.targets import BASES
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns: the first to the left, all others to the right."""
+    """Formats a table: the first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = []
     for row in (head, ["-" * width for width in widths], *rows):
@@ -26,7 +27,7 @@ def _yes_or_no(met: bool | None) -> str:
 
 
 def shape_table(result: dict[str, Any]) -> str:
-    """Training or inference of every contender on one shape."""
+    """Formats training or inference of all contenders on one shape."""
     bases = [base for base in BASES if any(base in row["ratios"] for row in result["contenders"])]
     head = ["contender", "dropout", "back end", "hidden", "parameters", "ms", "GFLOP/s", "of GEMM"]
     rows = [
@@ -43,13 +44,13 @@ def shape_table(result: dict[str, Any]) -> str:
         ]
         for row in result["contenders"]
     ]
-    gemm = f"the machine's GEMM rate meanwhile: {result['gemm_gflops']:.1f} GFLOP/s"
+    gemm = f"GEMM rate during the measurement: {result['gemm_gflops']:.1f} GFLOP/s"
     return table([*head, *(f"/ {base}" for base in bases)], rows) + "\n" + gemm
 
 
 def comparison_table(comparisons: list[dict[str, Any]]) -> str:
-    """Geometric means and worst shapes beside what is wanted of them."""
-    head = ["time of / time of", "dropout", "shapes", "mean", "wanted", "met", "aim", "worst", "on", "wanted", "met"]
+    """Formats geometric means, worst shapes and targets."""
+    head = ["time of / time of", "dropout", "shapes", "mean", "target", "met", "goal", "worst", "on", "target", "met"]
     rows = [
         [
             f"{row['name']} / {row['base']}",
@@ -75,26 +76,47 @@ def _at_most(target: float | None) -> str:
 
 def streaming_table(results: dict[str, dict[str, Any]]) -> str:
     """Microseconds of one step on each shape."""
-    head = ["shape", "rru.RRUCell us", "nn.LSTMCell us", "ratio", "wanted", "met"]
+    names = list(next(iter(results.values()))["median_seconds"])
+    head = ["shape", *(f"{name} us" for name in names), "ratios to nn.LSTMCell", "wanted", "met", "int8 / rru.RRUCell"]
     rows = []
-    for name, result in results.items():
-        medians = [_number(1e6 * result["median_seconds"][cell], ".1f") for cell in ("rru.RRUCell", "nn.LSTMCell")]
-        rows.append([name, *medians, _number(result["ratio"]), _at_most(1.0), _yes_or_no(result["ratio"] <= 1.0)])
+    for shape, result in results.items():
+        medians = [_number(1e6 * result["median_seconds"][name], ".1f") for name in names]
+        ratios = result["ratios"].values()
+        shown = "  ".join(f"{name} {_number(ratio)}" for name, ratio in result["ratios"].items())
+        int8 = "  ".join(f"{name} {_number(ratio)}" for name, ratio in result["int8_ratios"].items())
+        rows.append([shape, *medians, shown, _at_most(1.0), _yes_or_no(max(ratios) <= 1.0), int8])
     return table(head, rows)
 
 
+def small_table(rows: list[dict[str, Any]]) -> str:
+    """Formats small layers relative to nn.LSTM, with geometric means."""
+    columns = [(kind, name) for kind in rows[0]["ratios"] for name in rows[0]["ratios"][kind]]
+    head = ["nn.LSTM hidden", "batch", "steps", *(f"{kind}, {name}" for kind, name in columns)]
+    body = [
+        [
+            *(str(row[name]) for name in ("hidden_size", "batch", "steps")),
+            *(_number(row["ratios"][kind][name]) for kind, name in columns),
+        ]
+        for row in rows
+    ]
+    all_ratios = [[row["ratios"][kind][name] for row in rows] for kind, name in columns]
+    means = ["geometric mean", "", "", *(_number(statistics.geometric_mean(ratios)) for ratios in all_ratios)]
+    worst = ["worst", "", "", *(_number(max(ratios)) for ratios in all_ratios)]
+    return table(head, [*body, means, worst])
+
+
 def growth_table(result: dict[str, Any]) -> str:
-    """Time of a training step, in all and per time step, as sequences grow."""
+    """Formats the time of a training step, in total and per time step, by sequence length."""
     rows = [
         [str(row["steps"]), _number(1e3 * row["median_seconds"]), _number(1e6 * row["seconds_per_step"], ".1f")]
         for row in result["rows"]
     ]
-    of_one = f"time per step, longest / shortest: {result['longest_to_shortest']:.2f} (linear growth: 1)"
-    return table(["steps", "ms", "us per step"], rows) + "\n" + of_one
+    growth = f"time per step, longest / shortest: {result['longest_to_shortest']:.2f} (linear growth: 1)"
+    return table(["steps", "ms", "us per step"], rows) + "\n" + growth
 
 
 def threads_table(results: dict[str, dict[str, Any]]) -> str:
-    """Training steps with one thread and with two."""
+    """Formats training times with one and two threads."""
     counts = list(next(iter(results.values()))["rows"][0]["median_seconds"])
     rows = [
         [
@@ -105,14 +127,43 @@ def threads_table(results: dict[str, dict[str, Any]]) -> str:
         for shape, result in results.items()
         for row in result["rows"]
     ]
-    return table(["shape, contender", *(f"ms, threads: {count}" for count in counts), "times faster"], rows)
+    return table(["shape, contender", *(f"ms, threads: {count}" for count in counts), "speedup"], rows)
 
 
 def memory_table(results: dict[str, dict[str, Any]]) -> str:
-    """Peak memory of a training step, in MiB and beside nn.LSTM's."""
+    """Formats the peak memory of a training step, in MiB and relative to nn.LSTM."""
     rows = [
         [f"{shape}, {name}", _number(size / 2**20, ".1f"), _number(result["ratios"].get(name))]
         for shape, result in results.items()
         for name, size in result["bytes"].items()
     ]
     return table(["shape, contender", "MiB", "/ nn.LSTM"], rows)
+
+
+PHASES = {
+    "forward prepare": "packing",
+    "forward first": "Eq. 1",
+    "forward middle": "Eq. 2",
+    "forward last": "Eq. 4, 6",
+    "forward rows": "pointwise",
+    "backward prepare": "packing",
+    "backward first": "Eq. 4, 6",
+    "backward middle": "Eq. 2",
+    "backward last": "Eq. 1",
+    "backward rows": "pointwise",
+    "backward after": "dW sparse",
+    "torch": "dW dense",
+    "allocation": "allocation",
+    "python": "Python",
+}
+
+
+def phases_table(results: list[dict[str, Any]]) -> str:
+    """Formats the phases of a training step: the forward pass up to the second packing, then the backward pass."""
+    rows = []
+    for result in results:
+        seconds = result["median_seconds"]
+        total = sum(seconds.values())
+        shares = [_number(100 * seconds[name] / total, ".1f") for name in PHASES]
+        rows.append([result["shape"]["name"], _number(result["dropout"]), _number(1e3 * total, ".1f"), *shares])
+    return table(["shape", "dropout", "ms", *PHASES.values()], rows)

@@ -1,6 +1,9 @@
-"""What the benchmark measures, section by section; each gives plain data, ready for JSON."""
+"""The sections of the benchmark. Each returns plain data for JSON."""
 
-from collections.abc import Sequence
+import itertools
+import json
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -9,23 +12,36 @@ import torch
 from torch import Tensor, nn
 
 import rru
-from benchmarks.contenders import RRU_NATIVE, RRU_REFERENCE, Contender, Inference, TrainingStep, awaken, build
+from benchmarks.contenders import (
+    RRU_NATIVE,
+    RRU_REFERENCE,
+    Contender,
+    Inference,
+    TrainingStep,
+    build,
+    randomize_z,
+    why_no_native,
+)
 from benchmarks.memory import measure_in_subprocess
 from benchmarks.shapes import SHAPES, Shape
 from benchmarks.targets import BASES
 from benchmarks.timing import Seconds, SquareProduct, Task, interleave, median, median_ratio
 
-SLOW_EVERY = 3  # slow contenders take part in every third round
-PASSES = {"training": (TrainingStep, 6), "inference": (Inference, 2)}  # and FLOPs per weight, step and sequence
-STREAMING_WEIGHTS = 20_000_000  # weights a block of streaming steps goes through, so that its time can be measured
+SLOW_EVERY = 3  # slow contenders run in every third round
+PASSES = {"training": (TrainingStep, 6), "inference": (Inference, 2)}  # pass, and FLOPs per weight, step and sequence
+STREAMING_WEIGHTS = 20_000_000  # weights read per timed block of streaming steps
 GROWTH_BATCH, GROWTH_PARAMETERS = 16, 200_000
 GROWTH_STEPS = tuple(64 * 2**k for k in range(7))  # 64 to 4,096
 THREADS = (1, 2)
+SMALL_HIDDEN, SMALL_BATCHES, SMALL_STEPS = (8, 32, 64, 128), (1, 8, 32), (10, 100)  # hidden size of nn.LSTM
+SMALL_WORK, SMALL_OVERHEAD = 40_000_000, 2_000_000  # weights times rows in a timed block of calls; a call's overhead
+OURS = ("rru.RRUCell", "rru.stream")
+INT8 = ("rru.quantize", "nn.LSTMCell int8")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line asks for; `names` are the contenders that can run here."""
+    """Settings of the benchmark; `names` are the contenders that can run on this machine."""
 
     shapes: tuple[Shape, ...]
     names: tuple[str, ...]
@@ -40,12 +56,12 @@ class Settings:
 
     @property
     def product_size(self) -> int:
-        """Of the square product that gives the machine's GEMM rate."""
+        """Size of the square product that measures the GEMM rate."""
         return 128 if self.quick else 2048
 
 
 def contenders_for(kind: str, shape: Shape, settings: Settings) -> list[Contender]:
-    """For training the RRUs at every dropout, the rivals, dense at any, at the first; for inference all without."""
+    """Builds the contenders. In training the RRUs run at every dropout, the others only at the first."""
     if kind == "inference":
         return [build(name, shape) for name in settings.names]
     return [
@@ -56,7 +72,7 @@ def contenders_for(kind: str, shape: Shape, settings: Settings) -> list[Contende
 
 
 def measure_shape(kind: str, shape: Shape, settings: Settings) -> dict[str, Any]:
-    """All contenders' training or inference on one shape, interleaved with a product that gives the GEMM rate."""
+    """Measures training or inference of all contenders on one shape, interleaved with a product for the GEMM rate."""
     make_pass, flops_per_weight = PASSES[kind]
     contenders = contenders_for(kind, shape, settings)
     tasks = [Task(make_pass(one, shape), every=SLOW_EVERY if one.is_slow else 1) for one in contenders]
@@ -78,24 +94,25 @@ def measure_shape(kind: str, shape: Shape, settings: Settings) -> dict[str, Any]
 def _ratios(
     contender: Contender, times: Seconds, contenders: Sequence[Contender], seconds: Sequence[Seconds]
 ) -> dict[str, float]:
-    """Its time divided by that of each base that was measured, at the same dropout where the base has one."""
+    """Returns the time of a contender relative to each base, at the same dropout if the base has dropout."""
     return {
         base.name: median_ratio(times, base_times)
         for base, base_times in zip(contenders, seconds, strict=True)
-        if base.name in BASES and (base.dropout is None or base.dropout == _dropout_beside(contender, contenders))
+        if base.name in BASES and (base.dropout is None or base.dropout == _comparison_dropout(contender, contenders))
     }
 
 
-def _dropout_beside(contender: Contender, contenders: Sequence[Contender]) -> float | None:
-    """Its own dropout; for torch's layers, which have none, the first there is."""
+def _comparison_dropout(contender: Contender, contenders: Sequence[Contender]) -> float | None:
+    """Returns the dropout of a contender, or for layers of torch.nn the first dropout of any contender."""
     return next((one.dropout for one in (contender, *contenders) if one.dropout is not None), None)
 
 
-class Stream:
+class CellSteps:
     """Steps of a cell on a single sequence, one call each, the state passed on."""
 
     def __init__(self, cell: nn.Module, input_size: int, steps: int) -> None:
         self.cell = cell.eval()
+        self.is_torchs = type(cell).__module__.startswith("torch.")  # also if quantized: returns the state alone
         self.steps = steps
         self.input = torch.randn(1, input_size, generator=torch.Generator().manual_seed(1))  # (1, m)
         self.state: Tensor | tuple[Tensor, Tensor] | None = None
@@ -105,40 +122,107 @@ class Stream:
         state = self.state
         for _ in range(self.steps):
             result = self.cell(self.input, state)
-            state = result if isinstance(self.cell, nn.LSTMCell) else result[1]
+            state = result if self.is_torchs else result[1]
         self.state = state
 
 
+class StreamSteps:
+    """Steps of `rru.stream` on a single sequence."""
+
+    def __init__(self, cell: rru.RRUCell, steps: int) -> None:
+        layer = rru.RRU(**json.loads(cell.options)).eval()
+        layer.load_state_dict({f"cells.0.{name}": weight for name, weight in cell.state_dict().items()})
+        self.stream, self.steps = rru.stream(layer), steps
+        self.stream.open(["one"])
+        self.input = torch.randn(1, cell.input_size, generator=torch.Generator().manual_seed(1))  # (1, m)
+
+    @torch.inference_mode()
+    def __call__(self) -> None:
+        for _ in range(self.steps):
+            self.stream.step(["one"], self.input)
+
+
 def streaming_cells(shape: Shape) -> dict[str, nn.Module]:
-    """The RRU's cell and torch's LSTM cell, of equal parameters."""
+    """Builds RRUCell and nn.LSTMCell with equal parameters."""
     options = {"expansion": shape.expansion, "relu_layers": shape.relu_layers}
     builders = {
-        "rru.RRUCell": lambda n: rru.RRUCell(shape.input_size, n, shape.output_size, **options),
+        "rru.RRUCell": lambda n: rru.RRUCell(shape.input_size, n, output_size=shape.output_size, **options),
         "nn.LSTMCell": lambda n: nn.LSTMCell(shape.input_size, n),
     }
     torch.manual_seed(0)
     cells = {name: make(rru.hidden_size_for(shape.parameters, make)) for name, make in builders.items()}
-    awaken(cells["rru.RRUCell"])
+    randomize_z(cells["rru.RRUCell"])
     return cells
 
 
 def measure_streaming(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Seconds of one step at batch 1, inference, interleaved in blocks of steps."""
+    """Measures one inference step at batch 1, in interleaved blocks of steps."""
     steps = 2 if settings.quick else max(10, STREAMING_WEIGHTS // shape.parameters)
     cells = streaming_cells(shape)
-    tasks = [Task(Stream(cell, shape.input_size, steps)) for cell in cells.values()]
-    blocks = dict(zip(cells, interleave(tasks, settings.repeats), strict=True))
+    runs = {name: CellSteps(cell, shape.input_size, steps) for name, cell in cells.items()}
+    runs["rru.stream"] = StreamSteps(cells["rru.RRUCell"], steps)
+    runs |= {name: CellSteps(cell, shape.input_size, steps) for name, cell in int8_cells(cells).items()}
+    tasks = [Task(run) for run in runs.values()]
+    blocks = dict(zip(runs, interleave(tasks, settings.repeats), strict=True))
     seconds = {name: [block / steps for block in times] for name, times in blocks.items()}
     return {
         "shape": asdict(shape),
         "seconds": seconds,
         "median_seconds": {name: median(times) for name, times in seconds.items()},
-        "ratio": median_ratio(seconds["rru.RRUCell"], seconds["nn.LSTMCell"]),
+        "ratios": {name: median_ratio(seconds[name], seconds["nn.LSTMCell"]) for name in OURS},
+        "int8_ratios": {name: median_ratio(seconds[name], seconds["rru.RRUCell"]) for name in INT8 if name in seconds},
     }
 
 
+def int8_cells(cells: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """Returns both cells with int8 weights, where the native library and torch's own quantization are available."""
+    found: dict[str, nn.Module] = {}
+    if why_no_native() is None:
+        found["rru.quantize"] = rru.quantize(cells["rru.RRUCell"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls its quantization old
+        if torch.backends.quantized.engine != "none":
+            peer = nn.Sequential(cells["nn.LSTMCell"]).eval()
+            found["nn.LSTMCell int8"] = torch.ao.quantization.quantize_dynamic(peer, {nn.LSTMCell}, torch.qint8)[0]
+    return found
+
+
+def measure_small(settings: Settings) -> list[dict[str, Any]]:
+    """Measures small layers beside nn.LSTM with the same input size and as many parameters, in blocks of calls."""
+    hidden_sizes, batches, lengths = (
+        ((4,), (2,), (3,)) if settings.quick else (SMALL_HIDDEN, SMALL_BATCHES, SMALL_STEPS)
+    )
+    rows = []
+    for hidden in hidden_sizes:
+        parameters = rru.count_parameters(nn.LSTM(hidden, hidden))
+        for batch, steps in itertools.product(batches, lengths):
+            shape = Shape("small", batch, steps, hidden, hidden // 2, 2.0, 1, parameters)
+            names = [name for name in (settings.best_rru, "rru.LSTM", "nn.LSTM") if name in settings.names]
+            row: dict[str, Any] = {"hidden_size": hidden, "batch": batch, "steps": steps, "ratios": {}, "us": {}}
+            for kind, (make_pass, _) in PASSES.items():
+                calls = 1 if settings.quick else max(1, SMALL_WORK // (parameters * batch * steps + SMALL_OVERHEAD))
+                blocks = [Task(_repeated(make_pass(build(name, shape), shape), calls)) for name in names]
+                seconds = dict(zip(names, interleave(blocks, settings.repeats), strict=True))
+                row["us"][kind] = {name: 1e6 * median(times) / calls for name, times in seconds.items()}
+                row["ratios"][kind] = {
+                    name: median_ratio(times, seconds["nn.LSTM"])
+                    for name, times in seconds.items()
+                    if name != "nn.LSTM"
+                }
+            rows.append(row)
+    return rows
+
+
+def _repeated(run: Callable[[], object], calls: int) -> Callable[[], None]:
+    def block() -> None:
+        for _ in range(calls):
+            run()
+
+    return block
+
+
 def measure_growth(settings: Settings) -> dict[str, Any]:
-    """A training step of one small RRU over ever longer sequences."""
+    """Measures a training step of a small RRU for increasing sequence lengths."""
     lengths = (2, 4, 8) if settings.quick else GROWTH_STEPS
     shape = SHAPES["nottingham"].tiny() if settings.quick else SHAPES["nottingham"]
     if not settings.quick:
@@ -159,7 +243,7 @@ def measure_growth(settings: Settings) -> dict[str, Any]:
 
 
 def measure_threads(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """A training step with one thread and with two, the two taking turns, beside the square product."""
+    """Measures a training step and a square product with one and two threads, interleaved."""
     names = [name for name in (settings.best_rru, "nn.LSTM", "nn.GRU") if name in settings.names]
     steps = {name: TrainingStep(build(name, shape, settings.dropouts[0]), shape) for name in names}
     runs = steps | {"GEMM": SquareProduct(settings.product_size)}
@@ -183,7 +267,7 @@ def measure_threads(shape: Shape, settings: Settings) -> dict[str, Any]:
 
 
 def measure_memory(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Peak bytes of a training step, each contender in a process of its own."""
+    """Measures the peak memory of a training step, each contender in its own process."""
     dropout, threads = settings.dropouts[0], torch.get_num_threads()
     peaks = {name: measure_in_subprocess(shape.name, name, dropout, threads, settings.quick) for name in settings.names}
     torch_bytes = peaks.get("nn.LSTM", {}).get("bytes")

@@ -1,20 +1,20 @@
-"""The paper's shapes, at which every layer is measured."""
+"""The shapes of the benchmark: six of the paper, and more that people train."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A layer's size and that of what it reads: inputs are (T, B, m) with T = `steps` and B = `batch`."""
+    """Size of a layer and of its inputs, (T, B, m) with T = `steps` and B = `batch`."""
 
     name: str
     batch: int
     steps: int
     input_size: int  # m
-    output_size: int  # p, of the RRU; the gated layers' outputs are their states
+    output_size: int  # p, for the RRU only; the other layers output their state
     expansion: float  # q
     relu_layers: int
-    parameters: int  # the budget of the one layer
+    parameters: int  # maximum for the layer
     mogrifier_rank: int = 40
 
     def __str__(self) -> str:
@@ -25,7 +25,7 @@ class Shape:
         )
 
     def tiny(self) -> "Shape":
-        """The same, small enough to run in milliseconds."""
+        """Returns a version that runs in milliseconds."""
         return replace(
             self,
             batch=2,
@@ -46,5 +46,16 @@ SHAPES = {
         Shape("char-ptb", 64, 128, 16, 128, 4.0, 2, 12_000_000),
         Shape("imdb", 64, 128, 64, 64, 2.0, 1, 9_700_000),
         Shape("mnist", 64, 784, 1, 64, 2.0, 1, 35_000),
+    )
+}
+
+MORE_SHAPES = {  # only measured if named, or by --phases
+    shape.name: shape
+    for shape in (
+        Shape("word-ptb-wide", 128, 64, 64, 128, 6.87, 1, 5_000_000),  # the paper's tuned expansions
+        Shape("musedata-wide", 16, 200, 88, 64, 6.86, 1, 6_900_000),
+        Shape("piano-midi-wide", 16, 200, 88, 64, 3.68, 1, 2_600_000),
+        Shape("hidden-32", 32, 20, 32, 32, 2.0, 1, 8_500),
+        Shape("hidden-128", 8, 100, 128, 128, 2.0, 1, 133_000),
     )
 }

@@ -1,4 +1,4 @@
-"""What the project wants of its layers' training times, and how far it has come."""
+"""Targets for training times, and comparison with the measurements."""
 
 import statistics
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,13 @@ from benchmarks.contenders import RRU_NATIVE, RRU_REFERENCE
 
 @dataclass(frozen=True)
 class Comparison:
-    """One contender's time divided by another's, and what is wanted of that ratio."""
+    """The time of one contender relative to another, with targets."""
 
     name: str
     base: str
     mean_target: float | None = None  # for the geometric mean over all shapes
     each_target: float | None = None  # for every shape
-    aims: Mapping[float, float] = field(default_factory=dict)  # beyond the target, for the mean, by dropout
+    aims: Mapping[float, float] = field(default_factory=dict)  # stretch goals for the mean, by dropout
 
 
 COMPARISONS = (
@@ -33,12 +33,12 @@ BASES = ("nn.LSTM", "nn.GRU", RRU_REFERENCE)
 
 
 def compare(measured: Mapping[str, dict[str, Any]], with_targets: bool) -> list[dict[str, Any]]:
-    """Every comparison at every dropout there are measurements for.
+    """Returns every comparison at every measured dropout.
 
     **Arguments:**
 
-    - `measured`: by shape, what `sections.measure_shape` returned.
-    - `with_targets`: whether to say what is wanted; there are targets for training only.
+    - `measured`: the results of `sections.measure_shape`, by shape.
+    - `with_targets`: whether to include the targets, which apply to training only.
     """
     return [
         _summary(comparison, dropout, ratios, with_targets)
@@ -50,7 +50,7 @@ def compare(measured: Mapping[str, dict[str, Any]], with_targets: bool) -> list[
 def _ratios_by_dropout(
     comparison: Comparison, measured: Mapping[str, dict[str, Any]]
 ) -> Iterator[tuple[float | None, dict[str, float]]]:
-    """For each dropout, the ratio on each shape."""
+    """Yields each dropout with the ratio on each shape."""
     ratios: dict[float | None, dict[str, float]] = {}
     for shape, result in measured.items():
         for row in result["contenders"]:

@@ -1,4 +1,4 @@
-"""Times that can be compared: contenders take turns, so that whatever else the machine does hits all alike."""
+"""Interleaved timing: contenders take turns, so that other load on the machine affects all alike."""
 
 import gc
 import random
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 
 Seconds = list[float | None]
-"""A task's time in each round; None in rounds it sat out."""
+"""Time of a task in each round; None in rounds it skipped."""
 
 
 @dataclass
 class Task:
-    """Something to time: in every `every`-th round, `prepare` not counted."""
+    """A function to time in every `every`-th round. The time of `prepare` is not counted."""
 
     run: Callable[[], object]
     every: int = 1
@@ -24,9 +24,9 @@ class Task:
 
 
 def interleave(tasks: Sequence[Task], rounds: int, seed: int = 0) -> list[Seconds]:
-    """Times all tasks once in each round, in an order shuffled anew; one round more, before, warms up.
+    """Times all tasks once per round, in shuffled order, after one warm-up round.
 
-    **Returns:** for each task a list with its time in each round.
+    **Returns:** for each task, its time in each round.
     """
     shuffle = random.Random(seed).shuffle
     seconds: list[Seconds] = [[None] * rounds for _ in tasks]
@@ -43,7 +43,7 @@ def interleave(tasks: Sequence[Task], rounds: int, seed: int = 0) -> list[Second
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Garbage is collected only when asked for, and only what has come since: all of torch's objects take long."""
+    """Disables automatic garbage collection and excludes existing objects, so that `gc.collect` is fast."""
     gc.freeze()
     gc.disable()
     try:
@@ -63,18 +63,18 @@ def _time(task: Task) -> float:
 
 
 def median(seconds: Seconds) -> float:
-    """Over the rounds the task took part in."""
+    """Returns the median over the rounds that were not skipped."""
     return statistics.median(duration for duration in seconds if duration is not None)
 
 
 def median_ratio(seconds: Seconds, base: Seconds) -> float:
-    """The median of `seconds / base` over the rounds both took part in."""
+    """Returns the median of `seconds / base` over the rounds that neither skipped."""
     pairs = zip(seconds, base, strict=True)
     return statistics.median(ours / theirs for ours, theirs in pairs if ours is not None and theirs is not None)
 
 
 class SquareProduct:
-    """A float32 matrix product of the given size: what the machine can do at best."""
+    """A square float32 matrix product, which measures the peak rate of the machine."""
 
     def __init__(self, size: int) -> None:
         self.flops = 2 * size**3

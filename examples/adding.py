@@ -1,7 +1,7 @@
-"""The adding problem (Hochreiter and Schmidhuber, 1997): an RRU and an LSTM of equal size learn it side by side.
+"""The adding problem (Hochreiter and Schmidhuber, 1997): train an RRU and an LSTM with equal parameters.
 
-A sequence holds random numbers, two of which are marked; the answer, asked for at the end, is the sum of these two. To
-find it a network must carry the first of them past dozens of other numbers. Guessing 1 gives an error of 1/6.
+Each sequence has random numbers in [0, 1], two of them marked. The target is the sum of the two marked numbers, so the
+network must remember the first one for dozens of steps. Always predicting 1 gives a mean squared error of 1/6.
 """
 
 import argparse
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 import rru
 
-GUESSING = 1 / 6  # mean squared error of always answering 1
-LEARNED = GUESSING / 10
+BASELINE = 1 / 6  # mean squared error of always predicting 1
+LEARNED = BASELINE / 10
 CELLS = ("rru", "lstm")
 
 
 def make_batch(size: int, steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Inputs (T, B, 2), a number and its mark each, and answers (B,)."""
+    """Returns inputs (T, B, 2), each a number and its mark, and targets (B,)."""
     numbers = torch.rand(steps, size, generator=generator)
     marks = torch.zeros(steps, size)
     for low, high in ((0, steps // 2), (steps // 2, steps)):  # one mark in each half
@@ -27,7 +27,7 @@ def make_batch(size: int, steps: int, generator: torch.Generator) -> tuple[Tenso
 
 
 class Adder(nn.Module):
-    """Reads a sequence and answers with one number."""
+    """Predicts one number from a sequence."""
 
     def __init__(self, cell: str, hidden_size: int) -> None:
         super().__init__()
@@ -40,15 +40,15 @@ class Adder(nn.Module):
 
 
 def main() -> None:
-    """Trains both, printing their errors as they go, and says who learned it."""
+    """Train both networks and print their test errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=50, help="numbers in a sequence")
+    parser.add_argument("--length", type=int, default=50, help="numbers per sequence")
     parser.add_argument("--steps", type=int, default=500, help="training steps")
-    parser.add_argument("--parameters", type=int, default=10_000, help="the budget of each network")
+    parser.add_argument("--parameters", type=int, default=10_000, help="maximum number of parameters of each network")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    torch.set_num_threads(1)  # networks as small as these are faster without company
+    torch.set_num_threads(1)  # faster for such small networks
     if options.length < 2:
         parser.error(f"--length must be at least 2, got {options.length}")
 
@@ -59,20 +59,20 @@ def main() -> None:
         adders[cell] = Adder(cell, hidden_size)
         optimizers[cell] = torch.optim.Adam(adders[cell].parameters(), lr=options.learning_rate)
     generator = torch.Generator().manual_seed(options.seed + 1)
-    test_inputs, test_answers = make_batch(1000, options.length, generator)
+    test_inputs, test_targets = make_batch(1000, options.length, generator)
 
     def test_error(cell: str) -> float:
         with torch.no_grad():
-            return nn.functional.mse_loss(adders[cell](test_inputs), test_answers).item()
+            return nn.functional.mse_loss(adders[cell](test_inputs), test_targets).item()
 
     sizes = ", ".join(f"{cell.upper()} {rru.count_parameters(adders[cell]):,}" for cell in CELLS)
-    print(f"Adding two of {options.length} numbers. Parameters: {sizes}. Guessing has an error of {GUESSING:.3f}.\n")
+    print(f"Adding two of {options.length} numbers. Parameters: {sizes}. Always predicting 1: error {BASELINE:.3f}.\n")
     print("step   " + "".join(f"{cell.upper():<30}" for cell in CELLS))
     for step in range(1, options.steps + 1):
-        inputs, answers = make_batch(50, options.length, generator)
+        inputs, targets = make_batch(50, options.length, generator)
         for cell in CELLS:
             start = time.perf_counter()
-            loss = nn.functional.mse_loss(adders[cell](inputs), answers)
+            loss = nn.functional.mse_loss(adders[cell](inputs), targets)
             optimizers[cell].zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(adders[cell].parameters(), 1.0)
@@ -86,14 +86,14 @@ def main() -> None:
         error = test_error(cell)
         verdict = "learned it" if error < LEARNED else "has not learned it yet"
         print(
-            f"{cell.upper():4} {verdict}: error {error:.4f} on 1,000 new sequences, {seconds[cell]:.0f} s of training."
+            f"{cell.upper():4} {verdict}: error {error:.4f} on 1,000 new sequences, trained in {seconds[cell]:.0f} s."
         )
     print("One seed, one learning rate: try others with --seed, --learning-rate, --steps, --length.")
 
 
 def bar(error: float) -> str:
-    """The error as a number and as a bar that is full where the network only guesses."""
-    return f"{error:.4f} " + "█" * round(20 * min(error / GUESSING, 1))
+    """Formats an error with a bar, which is full at the error of the baseline."""
+    return f"{error:.4f} " + "█" * round(20 * min(error / BASELINE, 1))
 
 
 if __name__ == "__main__":

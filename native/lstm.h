@@ -1,40 +1,73 @@
-// The LSTM over time, forward and backward. The equations are in nn/lstm.py; a loop here keeps what depends on the step
-// before, products over all steps are left to the caller.
+// The LSTM over time, forward and backward. The equations are in nn/lstm.py.
 #pragma once
 #include "pointwise.h"
 #include "scan.h"
 
 namespace rru::RRU_ISA {
 
-// What an LSTM's last part does: gates (i, f, j, o, each n wide) to c and h, and back.
-template <typename T>
-struct LstmStep {
-  bool capped;  // Mogrifier: the input gate is at most 1 - f
+// Shared by the LSTM and the Mogrifier: arguments, and the part of a step after the product with the weights.
+// The gates are i, f, j, o, each n wide. With `capped`, the input gate is at most 1 - f, as in the Mogrifier.
+template <typename T, bool capped>
+struct LstmBase : Scan<T> {
+  using Base = Scan<T>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::save;
 
-  // `gates` become their activations; `c` is read and written.
-  void forward(int n, T* gates, const T* keep, const T* c_before, T* c_after, T* h_after) const {
-    T *i = gates, *f = i + n, *j = f + n, *o = j + n;
+  const T *h0, *c0, *weight_x, *weight_h, *bias;    // (B, n), (B, n), (4n, m), (4n, n), (4n,)
+  T* outputs = nullptr;                             // (T, B, n), in the forward pass
+  T *xh = nullptr, *gates = nullptr, *c = nullptr;  // (T, B, m + n), (T, B, 4n), (T, B, n), with `save`
+
+  LstmBase(Arguments& in, bool backward) : Scan<T>(in, backward) {
+    h0 = in.tensor<const T>("h0", {batch, n}), c0 = in.tensor<const T>("c0", {batch, n});
+    weight_x = in.tensor<const T>("weight_x", {4, n, m}), weight_h = in.tensor<const T>("weight_h", {4, n, n});
+    bias = in.tensor<const T>("bias", {4, n});
+  }
+  void read_results(Arguments& in, bool backward) {
+    if (!backward) outputs = in.tensor<T>("outputs", {steps, batch, n});
+    if (!save) return;
+    xh = in.tensor<T>("xh", {steps, batch, m + n});
+    gates = in.tensor<T>("gates", {steps, batch, 4, n});
+    c = in.tensor<T>("c", {steps, batch, n});
+  }
+  int mask_size() const { return n; }
+
+  // Returns the matrix that maps [x, h] to the gates' sums.
+  Packed<T> pack_weights() const {
+    Packed<T> packed(m + n, 4 * n, this->packs());
+    packed.put_transposed(weight_x, 4 * n, m, 0, 0);
+    packed.put_transposed(weight_h, 4 * n, n, m, 0);
+    packed.put_bias(bias, 4 * n, 0);
+    return packed;
+  }
+
+  // Updates c and computes h from the gates' sums. Overwrites the sums with the gates.
+  void forward_row(const Row& row, const T* keep, T* sums, T* c_now, T* h) const {
+    T *i = sums, *f = i + n, *j = f + n, *o = j + n;
     for_each<T>(n, [&](auto load, auto store) {
       const Vector<T> input = sigmoid<T>(load(i)), forget = sigmoid<T>(load(f));
       const Vector<T> candidate = tanh<T>(load(j)), output = sigmoid<T>(load(o));
       const Vector<T> share = capped ? (input > 1 - forget ? 1 - forget : input) : input;
-      const Vector<T> c = forget * load(c_before) + share * candidate * load(keep);
+      const Vector<T> after = forget * load(c_now) + share * candidate * load(keep);
       store(i, input), store(f, forget), store(j, candidate), store(o, output);
-      store(c_after, c), store(h_after, tanh<T>(c) * output);
+      store(c_now, after), store(h, tanh<T>(after) * output);
     });
+    std::copy_n(h, n, row_of(outputs, row.token, n));
+    if (!save) return;
+    std::copy_n(sums, 4 * n, row_of(gates, row.token, 4 * n));
+    std::copy_n(c_now, n, row_of(c, row.token, n));
   }
 
-  // Gradients of the gates' sums, and of c before: `grad_c` is read and written.
-  void backward(int n, const T* gates, const T* keep, const T* c_before, const T* c_after, const T* grad_h, T* grad_c,
-                T* grad_gates) const {
-    const T *i = gates, *f = i + n, *j = f + n, *o = j + n;
-    T *grad_i = grad_gates, *grad_f = grad_i + n, *grad_j = grad_f + n, *grad_o = grad_j + n;
+  // Computes the gradients of the gates' sums from that of h. Updates `grad_c` to the gradient of the previous c.
+  void backward_row(const Row& row, const T* keep, const T* grad_h, const T* grad_output, T* grad_c, T* grad_sums) const {
+    const T *i = row_of(gates, row.token, 4 * n), *f = i + n, *j = f + n, *o = j + n;
+    const T* c_before = row.first ? row_of(c0, row.sequence, n) : row_of(c, row.before, n);
+    const T* c_after = row_of(c, row.token, n);
+    T *grad_i = grad_sums, *grad_f = grad_i + n, *grad_j = grad_f + n, *grad_o = grad_j + n;
     for_each<T>(n, [&](auto load, auto store) {
       const Vector<T> input = load(i), forget = load(f), candidate = load(j), output = load(o), kept = load(keep);
-      const Vector<T> squashed = tanh<T>(load(c_after)), dh = load(grad_h);
+      const Vector<T> squashed = tanh<T>(load(c_after)), dh = load(grad_h) + load(grad_output);
       const Vector<T> dc = load(grad_c) + dh * output * (1 - squashed * squashed);
       Vector<T> share = input, through_input = Vector<T>{} + 1, through_forget{};
-      if (capped) {  // the smaller of the two takes the gradient, both half where they are equal, as torch.minimum has it
+      if (capped) {  // the gradient goes to the smaller value, half to each if equal, as in torch.minimum
         const Vector<T> one = Vector<T>{} + 1, half = one / 2, zero{}, rest = 1 - forget;
         share = input > rest ? rest : input;
         through_input = input < rest ? one : input == rest ? half : zero;
@@ -50,126 +83,99 @@ struct LstmStep {
   }
 };
 
-// What the backward pass of an LSTM reads and writes, row by row.
+// The given gradients, and the gradients to compute: of the initial state and of the gates' sums.
 template <typename T>
-struct LstmTape {
-  const Scan<T>& scan;
-  const LstmStep<T> lstm;
-  const T *c0, *gates, *cells, *grad_outputs;  // (B, n), (T, B, 4n), (T, B, n), (T, B, n)
-  T *grad_c, *grad_gates;                      // (B, n), (T, B, 4n)
+struct LstmGradients {
+  const T *outputs, *last_h, *last_c;  // (T, B, n), (B, n), (B, n)
+  T *h0, *c0, *sums;                   // (B, n), (B, n), (T, B, 4n)
 
-  // The s-th step of a sequence, `grad_h` being the gradient of its state through the next: where its gates' are now.
-  const T* backward(const Sequence& sequence, int s, T* grad_h, T* keep) const {
-    const int n = scan.n;
-    const size_t token = scan.token(sequence, s);
-    const T* c_before = s == 0 ? row_of(c0, sequence.row, n) : cells + scan.token(sequence, s - 1) * n;
-    const T* grad_output = grad_outputs + token * n;
-    T* target = grad_gates + token * 4 * n;
-    for (int f = 0; f < n; ++f) grad_h[f] += grad_output[f];
-    scan.mask(sequence, s, n, keep);
-    lstm.backward(n, gates + token * 4 * n, keep, c_before, cells + token * n, grad_h, row_of(grad_c, sequence.row, n),
-                  target);
-    return target;
+  LstmGradients(Arguments& in, const Scan<T>& scan) {
+    const int batch = scan.batch, n = scan.n;
+    outputs = in.tensor<const T>("grad_outputs", {scan.steps, batch, n});
+    last_h = in.tensor<const T>("grad_last_h", {batch, n}), last_c = in.tensor<const T>("grad_last_c", {batch, n});
+    h0 = in.tensor<T>("grad_h0", {batch, n}), c0 = in.tensor<T>("grad_c0", {batch, n});
+    sums = in.tensor<T>("grad_gates", {scan.steps, batch, 4, n});
   }
 };
 
 template <typename T>
-void lstm_forward(Arguments in) {
-  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();  // (B, n)
-  const Scan<T> scan(in);
-  const int m = scan.m, n = scan.n;
-  const T *h0 = in.tensor<T>(), *c0 = in.tensor<T>();                                      // (B, n)
-  const T *weight_x = in.tensor<T>(), *weight_h = in.tensor<T>(), *bias = in.tensor<T>();  // (4n, m), (4n, n), (4n,)
-  const LstmStep<T> lstm{false};
-  T* outputs = in.tensor<T>();                                                     // (T, B, n)
-  T *xh = in.tensor<T>(), *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();  // (T, B, m + n), (T, B, 4n), (T, B, n)
-
-  Packed<T> weights(m + n, 4 * n, scan.packs());
-  weights.put_transposed(weight_x, 4 * n, m, 0, 0);
-  weights.put_transposed(weight_h, 4 * n, n, m, 0);
-  const std::vector<T> start_row = padded<T>(weights.padded(), {{bias, 4 * n}});
-  struct Scratch {
-    Rows<T> before, gates;
-    std::vector<const T*> start;
-  };
-  auto make = [&](int rows) {
-    return Scratch{Rows<T>(rows, m + n), Rows<T>(rows, weights.padded()),
-                   std::vector<const T*>(rows, start_row.data())};
-  };
-  const Teams teams(scan, in.threads, weights.bytes());
-  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
-    const int rows = static_cast<int>(sequences.size());
-    std::vector<T> keep(n, T(1));
-    member.rows(rows, [&](int i) {
-      std::copy_n(row_of(h0, sequences[i].row, n), n, scratch.before.at[i] + m);
-      std::copy_n(row_of(c0, sequences[i].row, n), n, row_of(last_c, sequences[i].row, n));
-    });
-    for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      member.rows(count, [&](int i) {
-        const size_t token = scan.token(sequences[i], s);
-        std::copy_n(scan.x + token * m, m, scratch.before.at[i]);
-        if (scan.save) std::copy_n(scratch.before.at[i], m + n, xh + token * (m + n));
-      });
-      member.product(const_cast<const T**>(scratch.before.at.data()), count, weights, scratch.start.data(),
-                     scratch.gates.at.data());
-      member.rows(count, [&](int i) {
-        const size_t token = scan.token(sequences[i], s);
-        T *c = row_of(last_c, sequences[i].row, n), *h = scratch.before.at[i] + m, *gates = scratch.gates.at[i];
-        scan.mask(sequences[i], s, n, keep.data());
-        lstm.forward(n, gates, keep.data(), c, c, h);
-        std::copy_n(h, n, outputs + token * n);
-        if (!scan.save) return;
-        std::copy_n(gates, 4 * n, saved_gates + token * 4 * n);
-        std::copy_n(c, n, cells + token * n);
-      });
-    }
-    member.rows(rows, [&](int i) {
-      std::copy_n(scratch.before.at[i] + m, n, row_of(last_h, sequences[i].row, n));
-    });
-  });
-}
+struct Lstm : LstmBase<T, false> {
+  Lstm(Arguments& in, bool backward) : LstmBase<T, false>(in, backward) {
+    this->read_results(in, backward);
+  }
+};
 
 template <typename T>
-void lstm_backward(Arguments in) {
-  const Scan<T> scan(in);
-  const int n = scan.n;
-  in.skip();  // h0
-  const T* c0 = in.tensor<T>();
-  in.skip();  // weight_x
-  const T* weight_h = in.tensor<T>();
-  in.skip(3);  // bias, outputs, xh
-  const T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
-  const T *grad_outputs = in.tensor<T>(), *grad_last_h = in.tensor<T>(), *grad_last_c = in.tensor<T>();
-  T *grad_h0 = in.tensor<T>(), *grad_c0 = in.tensor<T>();  // (B, n)
-  T* grad_gates = in.tensor<T>();                          // (T, B, 4n)
+struct LstmForward : Lstm<T> {
+  using Base = Lstm<T>;
+  using Base::batch, Base::m, Base::n;
+  static constexpr bool backward = false;
 
-  const LstmTape<T> tape{scan, {false}, c0, saved_gates, cells, grad_outputs, grad_c0, grad_gates};
-  Packed<T> weights(4 * n, n);
-  weights.put(weight_h, 4 * n, n, 0, 0);
+  T *last_h, *last_c;  // (B, n); last_c holds c during the loop
+  const Packed<T> weights;
+
+  explicit LstmForward(Arguments& in) : Lstm<T>(in, backward), weights(this->pack_weights()) {
+    last_h = in.tensor<T>("last_h", {batch, n}), last_c = in.tensor<T>("last_c", {batch, n});
+  }
+
+  struct Scratch {
+    Rows<T> xh, gates;
+    Scratch(const LstmForward& cell, int rows) : xh(rows, cell.m + cell.n), gates(rows, cell.weights.padded()) {}
+  };
+  size_t weight_bytes() const { return weights.bytes(); }
+
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
+    std::copy_n(row_of(this->c0, row.sequence, n), n, row_of(last_c, row.sequence, n));
+  }
+  void step(Worker<T>& worker, Scratch& scratch) const {
+    worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });
+    worker.product(scratch.xh, weights, scratch.gates);
+    worker.rows([&](const Row& row) {
+      T *c = row_of(last_c, row.sequence, n), *h = scratch.xh[row.index] + m;
+      this->forward_row(row, worker.mask(row), scratch.gates[row.index], c, h);
+    });
+  }
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.xh[row.index] + m, n, row_of(last_h, row.sequence, n));
+  }
+};
+
+template <typename T>
+struct LstmBackward : Lstm<T> {
+  using Base = Lstm<T>;
+  using Base::n;
+  static constexpr bool backward = true;
+
+  const LstmGradients<T> grad;
+  Packed<T> to_h;  // from the gates' sums
+
+  explicit LstmBackward(Arguments& in) : Lstm<T>(in, backward), grad(in, *this), to_h(4 * n, n) {
+    to_h.put(this->weight_h, 4 * n, n, 0, 0);
+  }
+
   struct Scratch {
     Rows<T> grad_h;
-    std::vector<const T*> from;
+    RowsElsewhere<T> grad_sums;
+    Scratch(const LstmBackward& cell, int rows) : grad_h(rows, cell.to_h.padded()), grad_sums(rows) {}
   };
-  auto make = [&](int rows) { return Scratch{Rows<T>(rows, weights.padded()), std::vector<const T*>(rows)}; };
-  const Teams teams(scan, in.threads, weights.bytes());
-  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
-    const int rows = static_cast<int>(sequences.size());
-    std::vector<T> keep(n, T(1));
-    member.rows(rows, [&](int i) {
-      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, scratch.grad_h.at[i]);
-      std::copy_n(row_of(grad_last_c, sequences[i].row, n), n, row_of(grad_c0, sequences[i].row, n));
+  size_t weight_bytes() const { return to_h.bytes(); }
+
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(grad.last_h, row.sequence, n), n, scratch.grad_h[row.index]);
+    std::copy_n(row_of(grad.last_c, row.sequence, n), n, row_of(grad.c0, row.sequence, n));
+  }
+  void step(Worker<T>& worker, Scratch& scratch) const {
+    worker.rows([&](const Row& row) {
+      T* grad_sums = row_of(grad.sums, row.token, 4 * n);
+      this->backward_row(row, worker.mask(row), scratch.grad_h[row.index], row_of(grad.outputs, row.token, n),
+                         row_of(grad.c0, row.sequence, n), grad_sums);
+      scratch.grad_sums[row.index] = grad_sums;
     });
-    for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
-      const int count = running(sequences, s);
-      member.rows(count, [&](int i) {
-        scratch.from[i] = tape.backward(sequences[i], s, scratch.grad_h.at[i], keep.data());
-      });
-      member.product(scratch.from.data(), count, weights, static_cast<const T* const*>(nullptr),
-                     scratch.grad_h.at.data());
-    }
-    member.rows(rows, [&](int i) {
-      std::copy_n(scratch.grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
-    });
-  });
-}
+    worker.product(scratch.grad_sums, to_h, scratch.grad_h);
+  }
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.grad_h[row.index], n, row_of(grad.h0, row.sequence, n));
+  }
+};
 }  // namespace rru::RRU_ISA

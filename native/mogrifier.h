@@ -1,232 +1,221 @@
-// The Mogrifier LSTM over time: rounds in which input and state gate each other, then the step of an LSTM.
+// The Mogrifier LSTM over time: input and state gate each other in rounds, then an LSTM step follows.
 #pragma once
 #include "lstm.h"
 
 namespace rru::RRU_ISA {
 
-// A round: from a source (the state in even rounds, the input in odd ones) to a factor for its target, the other one.
+// A round multiplies its target by a factor computed from its source. Even rounds gate x by h, odd rounds gate h by x.
 template <typename T>
 struct Round {
   int source, target, rank;
-  const T *weight_a, *weight_b, *bias;  // (rank, source), (target, rank), (target,); rank 0: weight_b is (target, source)
+  bool of_state;                        // whether the target is h
+  const T *weight_a, *weight_b, *bias;  // (rank, source), (target, rank), (target,); rank 0: weight_b (target, source)
+  // With `save`: low-rank rows (T, B, rank), factors (T, B, target), and target times factor (T, B, target)
+  T *narrow = nullptr, *factor = nullptr, *value = nullptr;
 
   Round(Arguments& in, int index, int m, int n, int rank)
-      : source(index % 2 ? m : n), target(index % 2 ? n : m), rank(rank) {
-    weight_a = rank ? in.tensor<T>() : nullptr;
-    weight_b = in.tensor<T>(), bias = in.tensor<T>();
+      : source(index % 2 ? m : n), target(index % 2 ? n : m), rank(rank), of_state(index % 2) {
+    weight_a = rank ? in.tensor<const T>("weight_a", {rank, source}) : nullptr;
+    weight_b = in.tensor<const T>("weight_b", {target, narrow_size()});
+    bias = in.tensor<const T>("round_bias", {target});
   }
-  int narrow() const { return rank ? rank : source; }
-};
-
-// What the forward pass keeps of a round: narrow (T, B, rank), factor (T, B, target), the target times it (T, B, target).
-template <typename T>
-struct RoundKept {
-  T *narrow, *factor, *value;
-  RoundKept(Arguments& in, int rank) : narrow(rank ? in.tensor<T>() : nullptr) {
-    factor = in.tensor<T>(), value = in.tensor<T>();
+  void read_saved(Arguments& in, int steps, int batch) {
+    narrow = rank ? in.tensor<T>("narrow", {steps, batch, rank}) : nullptr;
+    factor = in.tensor<T>("factor", {steps, batch, target}), value = in.tensor<T>("value", {steps, batch, target});
   }
+  int narrow_size() const { return rank ? rank : source; }
 };
 
 template <typename T>
-struct MogrifierScan : Scan<T> {
+struct Mogrifier : LstmBase<T, true> {
   int rank;
-  const T *h0, *c0, *weight_x, *weight_h, *bias;
   std::vector<Round<T>> rounds;
+  T* plain = nullptr;  // (T, B, m + n), with `save`: [x, h] before the rounds; `xh` is after them
 
-  explicit MogrifierScan(Arguments& in) : Scan<T>(in) {
-    const int count = in.number();
-    rank = in.number();
-    h0 = in.tensor<T>(), c0 = in.tensor<T>();
-    weight_x = in.tensor<T>(), weight_h = in.tensor<T>(), bias = in.tensor<T>();
-    for (int i = 0; i < count; ++i) rounds.emplace_back(in, i, this->m, this->n, rank);
+  Mogrifier(Arguments& in, bool backward) : LstmBase<T, true>(in, backward) {
+    const int count = in.count("rounds");
+    rank = in.count("rank");
+    for (int k = 0; k < count; ++k) rounds.emplace_back(in, k, this->m, this->n, rank);
+    this->read_results(in, backward);
+    if (!this->save) return;
+    plain = in.tensor<T>("plain", {this->steps, this->batch, this->m + this->n});
+    for (Round<T>& round : rounds) round.read_saved(in, this->steps, this->batch);
   }
 };
 
 template <typename T>
-void mogrifier_forward(Arguments in) {
-  T *last_h = in.tensor<T>(), *last_c = in.tensor<T>();
-  const MogrifierScan<T> scan(in);
-  const int m = scan.m, n = scan.n, rank = scan.rank;
-  const LstmStep<T> lstm{true};
-  T* outputs = in.tensor<T>();
-  T *plain = in.tensor<T>(), *xh = in.tensor<T>();  // (T, B, m + n) before and after the rounds
-  T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
-  std::vector<RoundKept<T>> kept;
-  for (size_t i = 0; i < scan.rounds.size(); ++i) kept.emplace_back(in, rank);
+struct MogrifierForward : Mogrifier<T> {
+  using Base = Mogrifier<T>;
+  using Base::m, Base::n, Base::rank, Base::rounds, Base::save;
+  static constexpr bool backward = false;
 
-  Packed<T> weights(m + n, 4 * n, scan.packs());
-  weights.put_transposed(scan.weight_x, 4 * n, m, 0, 0);
-  weights.put_transposed(scan.weight_h, 4 * n, n, m, 0);
-  const std::vector<T> start_row = padded<T>(weights.padded(), {{scan.bias, 4 * n}});
-  std::vector<Packed<T>> into, onto;
-  std::vector<std::vector<T>> start_rounds;
-  int widest = 0, widest_narrow = 0;
-  for (const Round<T>& round : scan.rounds) {
-    if (rank) {
-      into.emplace_back(round.source, rank, scan.packs()).put_transposed(round.weight_a, rank, round.source, 0, 0);
-      widest_narrow = into.back().padded();
+  T *last_h, *last_c;  // (B, n); last_c holds c during the loop
+  const Packed<T> weights;
+  std::vector<Packed<T>> to_narrow, to_target;  // for each round; with rank 0 only to_target is used
+  int widest_target = 0;
+
+  explicit MogrifierForward(Arguments& in) : Mogrifier<T>(in, backward), weights(this->pack_weights()) {
+    last_h = in.tensor<T>("last_h", {this->batch, n}), last_c = in.tensor<T>("last_c", {this->batch, n});
+    for (const Round<T>& round : rounds) {
+      if (rank)
+        to_narrow.emplace_back(round.source, rank, this->packs()).put_transposed(round.weight_a, rank, round.source, 0, 0);
+      Packed<T>& packed = to_target.emplace_back(round.narrow_size(), round.target, this->packs());
+      packed.put_transposed(round.weight_b, round.target, round.narrow_size(), 0, 0);
+      packed.put_bias(round.bias, round.target, 0);
+      widest_target = std::max(widest_target, packed.padded());
     }
-    onto.emplace_back(round.narrow(), round.target, scan.packs())
-        .put_transposed(round.weight_b, round.target, round.narrow(), 0, 0);
-    start_rounds.push_back(padded<T>(onto.back().padded(), {{round.bias, round.target}}));
-    widest = std::max(widest, onto.back().padded());
   }
+
   struct Scratch {
-    Rows<T> row, gates, narrow, factor;
-    std::vector<const T*> start, from, start_round;
+    Rows<T> xh, gates, narrow, factor;
+    RowsElsewhere<T> h;  // in `xh`
+    Scratch(const MogrifierForward& cell, int rows)
+        : xh(rows, cell.m + cell.n),
+          gates(rows, cell.weights.padded()),
+          narrow(rows, cell.to_narrow.empty() ? 0 : cell.to_narrow[0].padded()),
+          factor(rows, cell.widest_target),
+          h(rows) {}
   };
-  auto make = [&](int rows) {
-    return Scratch{Rows<T>(rows, m + n),
-                   Rows<T>(rows, weights.padded()),
-                   Rows<T>(rows, widest_narrow),
-                   Rows<T>(rows, widest),
-                   std::vector<const T*>(rows, start_row.data()),
-                   std::vector<const T*>(rows),
-                   std::vector<const T*>(rows)};
-  };
-  const Teams teams(scan, in.threads, weights.bytes());
-  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
-    const int rows = static_cast<int>(sequences.size());
-    std::vector<T> keep(n, T(1));
-    std::vector<T*>& row = scratch.row.at;
-    member.rows(rows, [&](int i) {
-      std::copy_n(row_of(scan.h0, sequences[i].row, n), n, row[i] + m);
-      std::copy_n(row_of(scan.c0, sequences[i].row, n), n, row_of(last_c, sequences[i].row, n));
-    });
-    for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      member.rows(count, [&](int i) {
-        const size_t token = scan.token(sequences[i], s);
-        std::copy_n(scan.x + token * m, m, row[i]);
-        if (scan.save) std::copy_n(row[i], m + n, plain + token * (m + n));
-      });
-      for (size_t k = 0; k < scan.rounds.size(); ++k) {
-        const Round<T>& round = scan.rounds[k];
-        const int source = k % 2 ? 0 : m, target = k % 2 ? m : 0;
-        member.rows(count, [&](int i) {
-          scratch.from[i] = row[i] + source, scratch.start_round[i] = start_rounds[k].data();
-        });
-        if (rank)
-          member.product(scratch.from.data(), count, into[k], static_cast<const T* const*>(nullptr),
-                         scratch.narrow.at.data());
-        const T* const* from = rank ? const_cast<const T**>(scratch.narrow.at.data()) : scratch.from.data();
-        member.product(from, count, onto[k], scratch.start_round.data(), scratch.factor.at.data());
-        member.rows(count, [&](int i) {
-          const size_t token = scan.token(sequences[i], s);
-          T *factor = scratch.factor.at[i], *value = row[i] + target;
-          for_each<T>(round.target, [&](auto load, auto store) {
-            const Vector<T> gate = 2 * sigmoid<T>(load(factor));
-            store(factor, gate), store(value, load(value) * gate);
-          });
-          if (!scan.save) return;
-          if (rank) std::copy_n(scratch.narrow.at[i], rank, kept[k].narrow + token * rank);
-          std::copy_n(factor, round.target, kept[k].factor + token * round.target);
-          std::copy_n(value, round.target, kept[k].value + token * round.target);
-        });
+  size_t weight_bytes() const { return weights.bytes(); }
+
+  void begin(Scratch& scratch, const Row& row) const {
+    scratch.h[row.index] = scratch.xh[row.index] + m;
+    std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
+    std::copy_n(row_of(this->c0, row.sequence, n), n, row_of(last_c, row.sequence, n));
+  }
+  void step(Worker<T>& worker, Scratch& scratch) const {
+    worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->plain); });
+    for (size_t k = 0; k < rounds.size(); ++k) {
+      const T* const* source = scratch.h;
+      if (rounds[k].of_state) source = scratch.xh;  // each row starts with x
+      if (rank) {
+        worker.product(source, to_narrow[k], scratch.narrow);
+        worker.product(scratch.narrow, to_target[k], scratch.factor);
+      } else {
+        worker.product(source, to_target[k], scratch.factor);
       }
-      member.product(const_cast<const T**>(row.data()), count, weights, scratch.start.data(), scratch.gates.at.data());
-      member.rows(count, [&](int i) {
-        const size_t token = scan.token(sequences[i], s);
-        T *c = row_of(last_c, sequences[i].row, n), *h = row[i] + m, *gates = scratch.gates.at[i];
-        if (scan.save) std::copy_n(row[i], m + n, xh + token * (m + n));
-        scan.mask(sequences[i], s, n, keep.data());
-        lstm.forward(n, gates, keep.data(), c, c, h);
-        std::copy_n(h, n, outputs + token * n);
-        if (!scan.save) return;
-        std::copy_n(gates, 4 * n, saved_gates + token * 4 * n);
-        std::copy_n(c, n, cells + token * n);
-      });
+      worker.rows([&](const Row& row) { round_row(row, rounds[k], scratch); });
     }
-    member.rows(rows, [&](int i) { std::copy_n(row[i] + m, n, row_of(last_h, sequences[i].row, n)); });
-  });
-}
+    worker.product(scratch.xh, weights, scratch.gates);
+    worker.rows([&](const Row& row) {
+      T* xh = scratch.xh[row.index];
+      if (save) std::copy_n(xh, m + n, row_of(this->xh, row.token, m + n));
+      T* c = row_of(last_c, row.sequence, n);
+      this->forward_row(row, worker.mask(row), scratch.gates[row.index], c, xh + m);
+    });
+  }
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.xh[row.index] + m, n, row_of(last_h, row.sequence, n));
+  }
+
+ private:
+  // Computes the factor from its sum, and multiplies the target by it.
+  void round_row(const Row& row, const Round<T>& round, Scratch& scratch) const {
+    T *factor = scratch.factor[row.index], *value = scratch.xh[row.index] + (round.of_state ? m : 0);
+    for_each<T>(round.target, [&](auto load, auto store) {
+      const Vector<T> gate = 2 * sigmoid<T>(load(factor));
+      store(factor, gate), store(value, load(value) * gate);
+    });
+    if (!save) return;
+    if (rank) std::copy_n(scratch.narrow[row.index], rank, row_of(round.narrow, row.token, rank));
+    std::copy_n(factor, round.target, row_of(round.factor, row.token, round.target));
+    std::copy_n(value, round.target, row_of(round.value, row.token, round.target));
+  }
+};
 
 template <typename T>
-void mogrifier_backward(Arguments in) {
-  const MogrifierScan<T> scan(in);
-  const int m = scan.m, n = scan.n, rank = scan.rank;
-  in.skip();  // outputs
-  const T* plain = in.tensor<T>();
-  in.skip();  // xh
-  const T *saved_gates = in.tensor<T>(), *cells = in.tensor<T>();
-  std::vector<RoundKept<T>> kept;
-  for (size_t i = 0; i < scan.rounds.size(); ++i) kept.emplace_back(in, rank);
-  const T *grad_outputs = in.tensor<T>(), *grad_last_h = in.tensor<T>(), *grad_last_c = in.tensor<T>();
-  T *grad_h0 = in.tensor<T>(), *grad_c0 = in.tensor<T>();    // (B, n)
-  T *grad_x = in.tensor<T>(), *grad_gates = in.tensor<T>();  // (T, B, m), (T, B, 4n)
-  const LstmTape<T> tape{scan, {true}, scan.c0, saved_gates, cells, grad_outputs, grad_c0, grad_gates};
-  struct Gradients {
-    T *narrow, *sum;  // (T, B, rank), (T, B, target): of the narrow row, and of what the sigmoid takes
+struct MogrifierBackward : Mogrifier<T> {
+  using Base = Mogrifier<T>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::rank, Base::rounds;
+  static constexpr bool backward = true;
+
+  struct RoundGradients {
+    T *narrow, *sum;  // (T, B, rank), (T, B, target): gradients of the low-rank row and of the factor's sum
   };
-  std::vector<Gradients> grads;
-  for (size_t i = 0; i < scan.rounds.size(); ++i) {
-    T* narrow = rank ? in.tensor<T>() : nullptr;
-    grads.push_back({narrow, in.tensor<T>()});
+  const LstmGradients<T> grad;
+  T* grad_x;  // (T, B, m)
+  std::vector<RoundGradients> grad_rounds;
+  Packed<T> to_x, to_h;                         // from the gates' sums
+  std::vector<Packed<T>> to_narrow, to_source;  // for each round; with rank 0 only to_source is used
+
+  explicit MogrifierBackward(Arguments& in)
+      : Mogrifier<T>(in, backward),
+        grad(in, *this),
+        grad_x(in.tensor<T>("grad_x", {steps, batch, m})),
+        to_x(4 * n, m),
+        to_h(4 * n, n) {
+    to_x.put(this->weight_x, 4 * n, m, 0, 0);
+    to_h.put(this->weight_h, 4 * n, n, 0, 0);
+    for (const Round<T>& round : rounds) {
+      T* narrow = rank ? in.tensor<T>("grad_narrow", {steps, batch, rank}) : nullptr;
+      grad_rounds.push_back({narrow, in.tensor<T>("grad_factor", {steps, batch, round.target})});
+      if (rank) {
+        to_narrow.emplace_back(round.target, rank).put(round.weight_b, round.target, rank, 0, 0);
+        to_source.emplace_back(rank, round.source).put(round.weight_a, rank, round.source, 0, 0);
+      } else {
+        to_source.emplace_back(round.target, round.source).put(round.weight_b, round.target, round.source, 0, 0);
+      }
+    }
   }
 
-  Packed<T> towards_x(4 * n, m), towards_h(4 * n, n);
-  towards_x.put(scan.weight_x, 4 * n, m, 0, 0);
-  towards_h.put(scan.weight_h, 4 * n, n, 0, 0);
-  std::vector<Packed<T>> into, onto;
-  int widest_narrow = 0;
-  for (const Round<T>& round : scan.rounds) {
-    onto.emplace_back(round.target, round.narrow()).put(round.weight_b, round.target, round.narrow(), 0, 0);
-    if (!rank) continue;
-    into.emplace_back(rank, round.source).put(round.weight_a, rank, round.source, 0, 0);
-    widest_narrow = onto.back().padded();
-  }
   struct Scratch {
-    Rows<T> dx, dh, narrow;
-    std::vector<const T*> from;
+    Rows<T> grad_x, grad_h, narrow;
+    RowsElsewhere<T> from;
+    Scratch(const MogrifierBackward& cell, int rows)
+        : grad_x(rows, cell.to_x.padded()),
+          grad_h(rows, cell.to_h.padded()),
+          narrow(rows, cell.to_narrow.empty() ? 0 : cell.to_narrow[0].padded()),
+          from(rows) {}
   };
-  auto make = [&](int rows) {
-    return Scratch{Rows<T>(rows, towards_x.padded()), Rows<T>(rows, towards_h.padded()), Rows<T>(rows, widest_narrow),
-                   std::vector<const T*>(rows)};
-  };
-  const Teams teams(scan, in.threads, towards_x.bytes() + towards_h.bytes());
-  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
-    const int rows = static_cast<int>(sequences.size());
-    const T* const* nothing = nullptr;
-    std::vector<T> keep(n, T(1));
-    member.rows(rows, [&](int i) {
-      std::copy_n(row_of(grad_last_h, sequences[i].row, n), n, scratch.dh.at[i]);
-      std::copy_n(row_of(grad_last_c, sequences[i].row, n), n, row_of(grad_c0, sequences[i].row, n));
+  size_t weight_bytes() const { return to_x.bytes() + to_h.bytes(); }
+
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(grad.last_h, row.sequence, n), n, scratch.grad_h[row.index]);
+    std::copy_n(row_of(grad.last_c, row.sequence, n), n, row_of(grad.c0, row.sequence, n));
+  }
+  void step(Worker<T>& worker, Scratch& scratch) const {
+    worker.rows([&](const Row& row) {
+      T* grad_sums = row_of(grad.sums, row.token, 4 * n);
+      this->backward_row(row, worker.mask(row), scratch.grad_h[row.index], row_of(grad.outputs, row.token, n),
+                         row_of(grad.c0, row.sequence, n), grad_sums);
+      scratch.from[row.index] = grad_sums;
     });
-    for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
-      const int count = running(sequences, s);
-      member.rows(count, [&](int i) {
-        scratch.from[i] = tape.backward(sequences[i], s, scratch.dh.at[i], keep.data());
-      });
-      member.product(scratch.from.data(), count, towards_x, nothing, scratch.dx.at.data());
-      member.product(scratch.from.data(), count, towards_h, nothing, scratch.dh.at.data());
-      for (int k = static_cast<int>(scan.rounds.size()) - 1; k >= 0; --k) {
-        const Round<T>& round = scan.rounds[k];
-        Rows<T>&target = k % 2 ? scratch.dh : scratch.dx, &source = k % 2 ? scratch.dx : scratch.dh;
-        member.rows(count, [&](int i) {
-          const size_t token = scan.token(sequences[i], s);
-          // The target before this round: what the last round with the same target left, or what came in.
-          const T* before = k >= 2 ? kept[k - 2].value + token * round.target : plain + token * (m + n) + (k % 2 ? m : 0);
-          const T* factor = kept[k].factor + token * round.target;
-          T *grad = target.at[i], *sum = grads[k].sum + token * round.target;
-          for_each<T>(round.target, [&](auto load, auto store) {
-            const Vector<T> gate = load(factor), after = load(grad);
-            store(sum, after * load(before) * gate * (1 - gate / 2));
-            store(grad, after * gate);
-          });
-          scratch.from[i] = sum;
-        });
-        if (rank) {
-          member.product(scratch.from.data(), count, onto[k], nothing, scratch.narrow.at.data());
-          member.rows(count, [&](int i) {
-            scratch.from[i] = scratch.narrow.at[i];
-            std::copy_n(scratch.narrow.at[i], rank, grads[k].narrow + scan.token(sequences[i], s) * rank);
-          });
-        }
-        member.product(scratch.from.data(), count, rank ? into[k] : onto[k], const_cast<const T**>(source.at.data()),
-                       source.at.data());
+    worker.product(scratch.from, to_x, scratch.grad_x);
+    worker.product(scratch.from, to_h, scratch.grad_h);
+    for (int k = static_cast<int>(rounds.size()) - 1; k >= 0; --k) {
+      const Rows<T>& source = rounds[k].of_state ? scratch.grad_x : scratch.grad_h;
+      worker.rows([&](const Row& row) { round_row(row, k, scratch); });
+      if (!rank) {
+        worker.product(scratch.from, to_source[k], source, source);
+        continue;
       }
-      member.rows(count, [&](int i) { std::copy_n(scratch.dx.at[i], m, grad_x + scan.token(sequences[i], s) * m); });
+      worker.product(scratch.from, to_narrow[k], scratch.narrow);
+      worker.product(scratch.narrow, to_source[k], source, source);
+      worker.rows([&](const Row& row) {
+        std::copy_n(scratch.narrow[row.index], rank, row_of(grad_rounds[k].narrow, row.token, rank));
+      });
     }
-    member.rows(rows, [&](int i) { std::copy_n(scratch.dh.at[i], n, row_of(grad_h0, sequences[i].row, n)); });
-  });
-}
+    worker.rows([&](const Row& row) { std::copy_n(scratch.grad_x[row.index], m, row_of(grad_x, row.token, m)); });
+  }
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.grad_h[row.index], n, row_of(grad.h0, row.sequence, n));
+  }
+
+ private:
+  // Computes the gradients of the target before round k and of the factor's sum from that of the target after round k.
+  void round_row(const Row& row, int k, Scratch& scratch) const {
+    const Round<T>& round = rounds[k];
+    const T* before = k >= 2 ? row_of(rounds[k - 2].value, row.token, round.target)  // by the previous such round
+                             : row_of(this->plain, row.token, m + n) + (round.of_state ? m : 0);
+    const T* factor = row_of(round.factor, row.token, round.target);
+    T* target = (round.of_state ? scratch.grad_h : scratch.grad_x)[row.index];
+    T* sum = row_of(grad_rounds[k].sum, row.token, round.target);
+    for_each<T>(round.target, [&](auto load, auto store) {
+      const Vector<T> gate = load(factor), after = load(target);
+      store(sum, after * load(before) * gate * (1 - gate / 2));
+      store(target, after * gate);
+    });
+    scratch.from[row.index] = sum;
+  }
+};
 }  // namespace rru::RRU_ISA

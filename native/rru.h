@@ -1,53 +1,88 @@
-// The RRU over time: Eq. 1-6. Their gradients are in rru_backward.h.
+// The RRU over time: Eq. 1-6. The gradients are in rru_backward.h.
 #pragma once
 #include "pointwise.h"
 #include "scan.h"
 
 namespace rru::RRU_ISA {
 
-// Below these shares of entries that are not zero, looking at those alone is faster (docs/performance.md): in a sparse row
-// times a matrix, and where only some entries of a product are wanted.
-constexpr double kSparseRow = 0.35, kSparseResult = 0.2;
+// Skipping zeros is faster if the share of nonzeros is below these values (docs/performance.md): for a sparse row times
+// a matrix, and for a product of which only some entries are needed.
+constexpr double kSparseRow = 0.4, kSparseResult = 0.4;
 
 template <typename T>
-struct RruScan : Scan<T> {
-  int p, g, relu_layers;
-  bool normalize, activate;
+struct Rru : Scan<T> {
+  using Base = Scan<T>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::save;
+
+  const int g, relu_layers;
+  const bool normalize, activate, scaled, vector_z;
   const T* h0;                                     // (B, n)
   const T *weight_x, *weight_h, *bias_j;           // (g, m), (g, n), (g,)
   std::vector<const T*> weight_k, bias_k;          // (g, g), (g,)
   const T *weight_c, *bias_c, *weight_o, *bias_o;  // (n, g), (n,), (p, g), (p,)
   std::vector<T> kept, z;                          // sigmoid(10 S) and Z, (n,) each
-  T* outputs;                                      // (T, B, p)
-  // What the forward pass keeps for the backward pass
-  T* xh;            // (T, B, m + n): each step's input and the state before it
-  T* pre;           // (T, B, g): Eq. 1 before ReLU
-  T* scale;         // (T, B): what Normalize multiplied by
-  T* hidden;        // (relu_layers - 1, T, B, g): each Eq. 2
-  T* candidate;     // (T, B, n): c before its ReLU; only with `activate`
-  T* density;       // (1,): the share of d that was not zero; 1 where its zeros must not be skipped
+  T* outputs = nullptr;                            // (T, B, p), in the forward pass
+  // With `save`, for the backward pass:
+  T* xh = nullptr;         // (T, B, m + n): input and previous state of each step
+  T* pre = nullptr;        // (T, B, g): Eq. 1 before ReLU
+  T* scale = nullptr;      // (T, B): the factor of Normalize
+  T* density = nullptr;    // (1,): the share of nonzeros in d; 1 if zeros must not be skipped
+  T* hidden = nullptr;     // (relu_layers - 1, T, B, g): the results of Eq. 2, if it applies
+  T* activated = nullptr;  // (T, B, n + p): c and o after ReLU, with `activate`
 
-  explicit RruScan(Arguments& in) : Scan<T>(in) {
-    p = in.number(), g = in.number(), relu_layers = in.number(), normalize = in.number(), activate = in.number();
-    const bool scaled = in.number(), vector_z = in.number();
-    h0 = in.tensor<T>();
-    weight_x = in.tensor<T>(), weight_h = in.tensor<T>(), bias_j = in.tensor<T>();
-    for (int k = 1; k < relu_layers; ++k) weight_k.push_back(in.tensor<T>()), bias_k.push_back(in.tensor<T>());
-    weight_c = in.tensor<T>(), bias_c = in.tensor<T>(), weight_o = in.tensor<T>(), bias_o = in.tensor<T>();
-    kept.assign(this->n, T(1));
-    if (scaled) {
-      const T* s = in.tensor<T>();
-      for_each<T>(this->n, [&](auto load, auto store) { store(kept.data(), sigmoid<T>(10 * load(s))); });
+  Rru(Arguments& in, bool backward)
+      : Scan<T>(in, backward),
+        g(in.size("expanded_size")),
+        relu_layers(in.size("relu_layers")),
+        normalize(in.flag("normalize")),
+        activate(in.flag("activate_outputs")),
+        scaled(in.flag("scaled_residual")),
+        vector_z(in.flag("vector_rezero")) {
+    h0 = in.tensor<const T>("h0", {batch, n});
+    weight_x = in.tensor<const T>("weight_x", {g, m}), weight_h = in.tensor<const T>("weight_h", {g, n});
+    bias_j = in.tensor<const T>("bias_j", {g});
+    for (int k = 1; k < relu_layers; ++k) {
+      weight_k.push_back(in.tensor<const T>("weight_k", {g, g}));
+      bias_k.push_back(in.tensor<const T>("bias_k", {g}));
     }
-    const T* given_z = in.tensor<T>();
-    z = vector_z ? std::vector<T>(given_z, given_z + this->n) : std::vector<T>(this->n, *given_z);
-    outputs = in.tensor<T>();
-    xh = in.tensor<T>(), pre = in.tensor<T>(), scale = in.tensor<T>(), hidden = in.tensor<T>();
-    candidate = in.tensor<T>(), density = in.tensor<T>();
+    weight_c = in.tensor<const T>("weight_c", {n, g}), bias_c = in.tensor<const T>("bias_c", {n});
+    weight_o = in.tensor<const T>("weight_o", {p, g}), bias_o = in.tensor<const T>("bias_o", {p});
+    read_residual(in);
+    if (!backward) outputs = in.tensor<T>("outputs", {steps, batch, p});
+    if (save) read_saved(in);
+  }
+  int mask_size() const { return g; }
+  int middle_layers() const { return relu_layers - 1; }
+  T* hidden_at(int k, size_t token) const { return row_of(hidden, k * this->tokens() + token, g); }
+
+  // The weights of Eq. 4 and 6 side by side, g x (n + p).
+  Packed<T> pack_outputs() const {
+    Packed<T> packed(g, n + p, this->packs());
+    packed.put_transposed(weight_c, n, g, 0, 0);
+    packed.put_transposed(weight_o, p, g, 0, n);
+    packed.put_bias(bias_c, n, 0);
+    packed.put_bias(bias_o, p, n);
+    return packed;
   }
 
-  T* hidden_at(int k, size_t token) const {
-    return hidden + (static_cast<size_t>(k) * this->steps * this->batch + token) * g;
+ private:
+  void read_residual(Arguments& in) {
+    kept.assign(n, T(1));
+    if (scaled) {
+      const T* s = in.tensor<const T>("S", {n});
+      for_each<T>(n, [&](auto load, auto store) { store(kept.data(), sigmoid<T>(10 * load(s))); });
+    }
+    const T* given = in.tensor<const T>("Z", {vector_z ? n : 1});
+    z.resize(n);
+    for (int f = 0; f < n; ++f) z[f] = given[vector_z ? f : 0];
+  }
+  void read_saved(Arguments& in) {
+    xh = in.tensor<T>("xh", {steps, batch, m + n});
+    pre = in.tensor<T>("pre", {steps, batch, g});
+    scale = in.tensor<T>("scale", {steps, batch});
+    density = in.tensor<T>("density", {1});
+    if (middle_layers()) hidden = in.tensor<T>("hidden", {middle_layers(), steps, batch, g});
+    if (activate) activated = in.tensor<T>("activated", {steps, batch, n + p});
   }
 };
 
@@ -63,138 +98,137 @@ inline T relu(T x) {
   return x < 0 ? 0 : x;  // NaN stays NaN
 }
 
-// The weights of Eq. 4 and 6 side by side, g x (n + p).
+// Returns whether products with a matrix may skip zeros. Not if it has infinities or NaN: zero times infinity is NaN.
 template <typename T>
-Packed<T> pack_outputs(const RruScan<T>& scan) {
-  Packed<T> packed(scan.g, scan.n + scan.p, scan.packs());
-  packed.put_transposed(scan.weight_c, scan.n, scan.g, 0, 0);
-  packed.put_transposed(scan.weight_o, scan.p, scan.g, 0, scan.n);
-  return packed;
-}
-
-// Whether zeros may be skipped in products with these values: zero times infinity is not zero.
-template <typename T>
-bool finite(const T* values, size_t size) {
+bool is_finite(const Packed<T>& matrix) {
   bool all = true;
-  for (size_t i = 0; i < size; ++i) all &= values[i] - values[i] == 0;
+  const T* values = matrix.data.get();
+  for (size_t i = 0; i < matrix.size(); ++i) all &= values[i] - values[i] == 0;
   return all;
 }
 
 template <typename T>
-void rru_forward(Arguments in) {
-  T* last = in.tensor<T>();  // (B, n)
-  const RruScan<T> scan(in);
+struct RruForward : Rru<T> {
+  using Base = Rru<T>;
+  using Base::m, Base::n, Base::p, Base::g, Base::save;
+  static constexpr bool backward = false;
 
-  const int m = scan.m, n = scan.n, p = scan.p, g = scan.g;
-  Packed<T> inner(m + n, g, scan.packs());
-  inner.put_transposed(scan.weight_x, g, m, 0, 0);
-  inner.put_transposed(scan.weight_h, g, n, m, 0);
-  std::vector<Packed<T>> middle;
-  for (const T* weight : scan.weight_k) middle.emplace_back(g, g, scan.packs()).put_transposed(weight, g, g, 0, 0);
-  const Packed<T> outer = pack_outputs(scan);
-  const std::vector<T> bias_inner = padded<T>(inner.padded(), {{scan.bias_j, g}});
-  const std::vector<T> bias_outer = padded<T>(outer.padded(), {{scan.bias_c, n}, {scan.bias_o, p}});
-  std::vector<std::vector<T>> bias_middle;
-  for (const T* bias : scan.bias_k) bias_middle.push_back(padded<T>(inner.padded(), {{bias, g}}));
+  T* last;                                  // (B, n)
+  Packed<T> inner;                          // Eq. 1
+  std::vector<Packed<T>> middle;            // Eq. 2
+  const Packed<T> outer;                    // Eq. 4 and 6
+  bool skips;                               // whether products may skip the zeros of d
+  mutable std::atomic<int64_t> nonzero{0};  // nonzeros of d, over all steps
+
+  explicit RruForward(Arguments& in)
+      : Rru<T>(in, backward),
+        last(in.tensor<T>("last_h", {this->batch, n})),
+        inner(m + n, g, this->packs()),
+        outer(this->pack_outputs()) {
+    inner.put_transposed(this->weight_x, g, m, 0, 0);
+    inner.put_transposed(this->weight_h, g, n, m, 0);
+    inner.put_bias(this->bias_j, g, 0);
+    for (int k = 0; k < this->middle_layers(); ++k) {
+      middle.emplace_back(g, g, this->packs()).put_transposed(this->weight_k[k], g, g, 0, 0);
+      middle.back().put_bias(this->bias_k[k], g, 0);
+    }
+    skips = outer.packed && is_finite(outer) && (middle.empty() || is_finite(middle.back()));
+  }
 
   struct Scratch {
-    Rows<T> before, wide, other, both;
-    std::vector<const T*> input, start_inner, start_outer, start_middle;
-    SparseRows<T> collected;
-    std::vector<SparseRow<T>> live;
-    std::vector<int> nonzero;
+    Rows<T> xh, wide, other, both;     // `both`: c and o side by side
+    SparseRows<T> sparse;              // the nonzeros of d
+    std::vector<SparseRow<T>> live;    // the rows of `sparse`, as a product takes them
+    std::vector<int> nonzero;          // nonzeros in each row of d at this step
+    std::vector<int64_t> all_nonzero;  // nonzeros in each row of d at all steps so far
+    Scratch(const RruForward& cell, int rows)
+        : xh(rows, cell.m + cell.n),
+          wide(rows, cell.inner.padded()),
+          other(rows, cell.middle.empty() ? 0 : cell.inner.padded()),
+          both(rows, cell.outer.padded()),
+          sparse(rows, cell.g),
+          live(rows),
+          nonzero(rows),
+          all_nonzero(rows) {}
   };
-  auto make = [&](int rows) {
-    return Scratch{Rows<T>(rows, m + n),
-                   Rows<T>(rows, inner.padded()),
-                   Rows<T>(rows, inner.padded()),
-                   Rows<T>(rows, outer.padded()),
-                   std::vector<const T*>(rows),
-                   std::vector<const T*>(rows, bias_inner.data()),
-                   std::vector<const T*>(rows, bias_outer.data()),
-                   std::vector<const T*>(rows),
-                   SparseRows<T>(rows, g),
-                   std::vector<SparseRow<T>>(rows),
-                   std::vector<int>(rows)};
-  };
-  const bool skips = outer.packed && finite(outer.data.get(), outer.size()) &&
-                     (middle.empty() || finite(middle.back().data.get(), middle.back().size()));
-  std::atomic<int64_t> alive{0}, seen{0};
-  const Teams teams(scan, in.threads, inner.bytes() + outer.bytes());
-  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
-    std::vector<T> mask(g);
-    // The row [x, h] of a sequence's s-th step: where the backward pass will look for it, or in scratch.
-    auto row_at = [&](int i, int s) {
-      return scan.save ? scan.xh + scan.token(sequences[i], s) * (m + n) : scratch.before.at[i];
-    };
-    member.rows(running(sequences, 0), [&](int i) {
-      std::copy_n(row_of(scan.h0, sequences[i].row, n), n, row_at(i, 0) + m);
-    });
-    for (int s = 0, count; (count = running(sequences, s)) > 0; ++s) {
-      member.rows(count, [&](int i) {
-        scratch.input[i] = row_at(i, s);
-        std::copy_n(scan.x + scan.token(sequences[i], s) * m, m, row_at(i, s));
-      });
-      std::vector<T*>*from = &scratch.wide.at, *to = &scratch.other.at;
-      member.product(scratch.input.data(), count, inner, scratch.start_inner.data(), from->data());  // the sum in Eq. 1
-      member.rows(count, [&](int i) {
-        T* j = (*from)[i];
-        const size_t token = scan.token(sequences[i], s);
-        if (scan.normalize) {
-          const T factor = 1 / std::sqrt(dot(j, j, g) / g + T(1e-6));
-          for (int f = 0; f < g; ++f) j[f] *= factor;
-          if (scan.save) scan.scale[token] = factor;
-        }
-        if (scan.save) std::copy_n(j, g, scan.pre + token * g);
-        for (int f = 0; f < g; ++f) j[f] = relu(j[f]);  // Eq. 1
-        if (!middle.empty()) scratch.start_middle[i] = bias_middle[0].data();
-      });
-      for (size_t k = 0; k < middle.size(); ++k) {  // Eq. 2
-        member.product(const_cast<const T**>(from->data()), count, middle[k], scratch.start_middle.data(), to->data());
-        std::swap(from, to);
-        member.rows(count, [&](int i) {
-          T* j = (*from)[i];
-          for (int f = 0; f < g; ++f) j[f] = relu(j[f]);
-          if (scan.save) std::copy_n(j, g, scan.hidden_at(static_cast<int>(k), scan.token(sequences[i], s)));
-          if (k + 1 < middle.size()) scratch.start_middle[i] = bias_middle[k + 1].data();
-        });
-      }
-      member.rows(count, [&](int i) {  // Eq. 3
-        T* d = (*from)[i];
-        if (scan.dropout.active()) {
-          scan.mask(sequences[i], s, g, mask.data());
-          for (int f = 0; f < g; ++f) d[f] *= mask[f];
-        }
-        int nonzero = 0;
-        for (int f = 0; f < g; ++f) nonzero += d[f] != 0;
-        scratch.nonzero[i] = nonzero;
-        if (!skips || nonzero >= kSparseRow * g) return;
-        scratch.collected.collect(i, d);
-        scratch.live[i] = scratch.collected[i];
-      });
-      const int most = *std::max_element(scratch.nonzero.begin(), scratch.nonzero.begin() + count);
-      if (skips && most < kSparseRow * g)  // Eq. 4 and 6
-        member.product(scratch.live.data(), count, outer, scratch.start_outer.data(), scratch.both.at.data());
-      else
-        member.product(const_cast<const T**>(from->data()), count, outer, scratch.start_outer.data(),
-                       scratch.both.at.data());
-      member.rows(count, [&](int i) {
-        const Sequence& sequence = sequences[i];
-        const size_t token = scan.token(sequence, s);
-        const T* h = scratch.input[i] + m;
-        T* next = s + 1 == sequence.length ? row_of(last, sequence.row, n) : row_at(i, s + 1) + m;
-        T *c = scratch.both.at[i], *o = c + n;
-        if (scan.activate) {
-          if (scan.save) std::copy_n(c, n, scan.candidate + token * n);
-          for (int f = 0; f < n + p; ++f) c[f] = relu(c[f]);
-        }
-        for (int f = 0; f < n; ++f) next[f] = scan.kept[f] * h[f] + scan.z[f] * c[f];  // Eq. 5
-        std::copy_n(o, p, scan.outputs + token * p);
-        alive.fetch_add(scratch.nonzero[i], std::memory_order_relaxed);
-        seen.fetch_add(g, std::memory_order_relaxed);
-      });
+  size_t weight_bytes() const { return inner.bytes() + outer.bytes(); }
+
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
+  }
+  void step(Worker<T>& worker, Scratch& scratch) const {
+    worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });
+    const Rows<T>*j = &scratch.wide, *next = &scratch.other;
+    worker.product(scratch.xh, inner, *j);  // the sum in Eq. 1
+    worker.rows([&](const Row& row) { normalize_row(row, (*j)[row.index]); });
+    for (size_t k = 0; k < middle.size(); ++k) {  // Eq. 2
+      worker.product(*j, middle[k], *next);
+      std::swap(j, next);
+      worker.rows([&](const Row& row) { middle_row(row, static_cast<int>(k), (*j)[row.index]); });
     }
-  });
-  if (scan.save) *scan.density = skips ? static_cast<T>(static_cast<double>(alive) / std::max<int64_t>(1, seen)) : T(1);
-}
+    worker.rows([&](const Row& row) { dropout_row(row, worker, scratch, (*j)[row.index]); });
+    if (few_nonzero(worker, scratch))  // Eq. 4 and 6
+      worker.product(scratch.live, outer, scratch.both);
+    else
+      worker.product(*j, outer, scratch.both);
+    worker.rows([&](const Row& row) { state_row(row, scratch); });
+  }
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.xh[row.index] + m, n, row_of(last, row.sequence, n));
+    nonzero.fetch_add(scratch.all_nonzero[row.index], std::memory_order_relaxed);
+  }
+  void finish(int /*threads*/) const {
+    if (!save) return;
+    double entries = 0;
+    for (int b = 0; b < this->batch; ++b) entries += static_cast<double>(g) * this->length(b);
+    *this->density = skips ? static_cast<T>(static_cast<double>(nonzero) / std::max(1.0, entries)) : T(1);
+  }
+
+ private:
+  void normalize_row(const Row& row, T* j) const {  // Eq. 1
+    if (this->normalize) {
+      const T factor = 1 / std::sqrt(dot(j, j, g) / g + T(1e-6));
+      for (int f = 0; f < g; ++f) j[f] *= factor;
+      if (save) this->scale[row.token] = factor;
+    }
+    if (save) std::copy_n(j, g, row_of(this->pre, row.token, g));
+    for (int f = 0; f < g; ++f) j[f] = relu(j[f]);
+  }
+
+  void middle_row(const Row& row, int k, T* j) const {  // Eq. 2
+    for (int f = 0; f < g; ++f) j[f] = relu(j[f]);
+    if (save) std::copy_n(j, g, this->hidden_at(k, row.token));
+  }
+
+  void dropout_row(const Row& row, Worker<T>& worker, Scratch& scratch, T* d) const {  // Eq. 3
+    if (this->dropout.active()) {
+      const T* mask = worker.mask(row);
+      for (int f = 0; f < g; ++f) d[f] *= mask[f];
+    }
+    int count = 0;
+    for (int f = 0; f < g; ++f) count += d[f] != 0;
+    scratch.nonzero[row.index] = count;
+    scratch.all_nonzero[row.index] += count;
+    if (!skips || count >= kSparseRow * g) return;
+    scratch.sparse.collect(row.index, d);
+    scratch.live[row.index] = scratch.sparse[row.index];
+  }
+
+  // Returns whether every row of d has few enough nonzeros for the product to skip zeros.
+  bool few_nonzero(const Worker<T>& worker, const Scratch& scratch) const {
+    const auto begin = scratch.nonzero.begin();
+    return skips && *std::max_element(begin, begin + worker.count()) < kSparseRow * g;
+  }
+
+  void state_row(const Row& row, Scratch& scratch) const {
+    T *c = scratch.both[row.index], *o = c + n, *h = scratch.xh[row.index] + m;
+    if (this->activate) {
+      for (int f = 0; f < n + p; ++f) c[f] = relu(c[f]);
+      if (save) std::copy_n(c, n + p, row_of(this->activated, row.token, n + p));
+    }
+    const T *kept = this->kept.data(), *z = this->z.data();
+    for (int f = 0; f < n; ++f) h[f] = kept[f] * h[f] + z[f] * c[f];  // Eq. 5
+    std::copy_n(o, p, row_of(this->outputs, row.token, p));
+  }
+};
 }  // namespace rru::RRU_ISA

@@ -1,184 +1,229 @@
-// The RRU's gradients.
+// The gradients of the RRU. They are zero wherever a ReLU or dropout made d zero, so the gradient of d has as many
+// zeros as d. With `sparse`, used for wide layers, products and weight gradients skip these zeros.
 #pragma once
 #include "rru.h"
 
 namespace rru::RRU_ISA {
 
-// The backward pass. Where a ReLU was silent or dropout struck there is no gradient, so that what Eq. 4 and 6 pass back to d
-// has as many zeros as d itself.
 template <typename T>
-void rru_backward(Arguments in) {
-  const RruScan<T> scan(in);
-  const T* grad_outputs = in.tensor<T>();  // (T, B, p)
-  const T* grad_last = in.tensor<T>();     // (B, n)
-  T* grad_h0 = in.tensor<T>();             // (B, n)
-  T* grad_pre = in.tensor<T>();            // (T, B, g): of the sum in Eq. 1
-  T* grad_hidden = in.tensor<T>();         // (relu_layers - 1, T, B, g): of the sum in Eq. 2
-  T* grad_both = in.tensor<T>();           // (T, B, n + p): of h_t, through c's ReLU if it has one, and of o_t
-  T* features = in.tensor<T>();            // (T, B, g): d again; null where the gradients below are wanted instead
-  T* grad_c = in.tensor<T>();              // (n, g): of the weights of Eq. 4, before Z
-  T* grad_o = in.tensor<T>();              // (p, g): of the weights of Eq. 6
-  T* grad_middle = in.tensor<T>();         // (g, g): of the weights of the last Eq. 2, if there is one
-  T* grad_kept = in.tensor<T>();           // (threads, n): parts of the gradient of sigmoid(10 S)
+struct RruBackward : Rru<T> {
+  using Base = Rru<T>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::g, Base::tokens;
+  static constexpr bool backward = true;
 
-  const int m = scan.m, n = scan.n, p = scan.p, g = scan.g, layers = scan.relu_layers - 1;
-  const bool sparse = !features, sparse_result = sparse && *scan.density < kSparseResult;
-  const bool sparse_row = sparse && *scan.density < kSparseRow;
-  const size_t tokens = static_cast<size_t>(scan.steps) * scan.batch;
-  Packed<T> inner(g, n);  // towards h
-  inner.put(scan.weight_h, g, n, 0, 0);
-  std::vector<Packed<T>> middle;
-  for (const T* weight : scan.weight_k) middle.emplace_back(g, g).put(weight, g, g, 0, 0);
-  Packed<T> outer = sparse_result ? pack_outputs(scan) : Packed<T>(n + p, g);  // towards d
-  if (!sparse_result) outer.put(scan.weight_c, n, g, 0, 0), outer.put(scan.weight_o, p, g, n, 0);
-  const int width = round_up(g, Packed<T>::width), width_both = round_up(n + p, Packed<T>::width);
-  SparseRows<T> live(sparse ? tokens : 0, g);                       // d
-  std::unique_ptr<T[]> grads(sparse && layers ? new T[tokens * g] : nullptr);  // where d lives, that of its last Eq. 2
+  const bool sparse;                       // whether weight gradients around d are computed here, not by the caller
+  const bool sparse_result, sparse_row;    // whether d has few enough nonzeros for these (see kSparseRow)
+  const int layers;                        // how often Eq. 2 applies
+  const T *grad_outputs, *grad_last;       // (T, B, p), (B, n)
+  T* grad_h0;                              // (B, n)
+  T* grad_pre;                             // (T, B, g): gradient of the sum in Eq. 1
+  T* grad_hidden = nullptr;                // (relu_layers - 1, T, B, g): gradients of the sums in Eq. 2, if it applies
+  T* grad_both;                            // (T, B, n + p): gradients of h_t (through c's ReLU, if any) and of o_t
+  T* grad_kept;                            // (n,): gradient of sigmoid(10 S)
+  T* features = nullptr;                   // if not sparse: d, (T, B, g)
+  T *grad_c = nullptr, *grad_o = nullptr;  // if sparse: gradients of W^c without Z, (n, g), and W^o, (p, g)
+  T* grad_middle = nullptr;                // if sparse, with Eq. 2: gradient of the last W^k, (g, g)
 
-  std::fill_n(grad_kept, static_cast<size_t>(in.threads) * n, T(0));
+  Packed<T> to_h;                 // from the sum in Eq. 1
+  std::vector<Packed<T>> middle;  // back through Eq. 2
+  const Packed<T> to_d;           // from c and o; with sparse_result, the matrix of the forward pass
+  SparseRows<T> live;             // if sparse: the nonzeros of d for each token
+  std::unique_ptr<T[]> grads;     // if sparse, with Eq. 2: gradients of its last sum where d is nonzero
+  T through;                      // factor from d's gradient to that of the last ReLU's input, where d is nonzero
+  std::vector<T> kept_parts;      // (threads, n): partial sums of `grad_kept`
+
+  explicit RruBackward(Arguments& in)
+      : Rru<T>(in, backward),
+        sparse(in.flag("sparse")),
+        sparse_result(sparse && this->packs() && *this->density < kSparseResult),
+        sparse_row(sparse && *this->density < kSparseRow),
+        layers(this->middle_layers()),
+        to_h(g, n),
+        to_d(pack_to_d()),
+        live(sparse ? tokens() : 0, g),
+        grads(sparse && layers ? new T[tokens() * g] : nullptr),
+        through(this->dropout.active() ? static_cast<T>(1 / (1 - this->dropout.rate)) : T(1)),
+        kept_parts(static_cast<size_t>(in.threads) * n) {
+    grad_outputs = in.tensor<const T>("grad_outputs", {steps, batch, p});
+    grad_last = in.tensor<const T>("grad_last_h", {batch, n});
+    grad_h0 = in.tensor<T>("grad_h0", {batch, n});
+    grad_pre = in.tensor<T>("grad_pre", {steps, batch, g});
+    grad_both = in.tensor<T>("grad_both", {steps, batch, n + p});
+    grad_kept = in.tensor<T>("grad_kept", {n});
+    if (layers) grad_hidden = in.tensor<T>("grad_hidden", {layers, steps, batch, g});
+    if (sparse) {
+      grad_c = in.tensor<T>("grad_weight_c", {n, g}), grad_o = in.tensor<T>("grad_weight_o", {p, g});
+      if (layers) grad_middle = in.tensor<T>("grad_weight_k", {g, g});
+    } else {
+      features = in.tensor<T>("features", {steps, batch, g});
+    }
+    to_h.put(this->weight_h, g, n, 0, 0);
+    for (const T* weight : this->weight_k) middle.emplace_back(g, g).put(weight, g, g, 0, 0);
+  }
+
   struct Scratch {
     Rows<T> grad_h, decayed, both, grad_d, other, found;
-    std::vector<const T*> from;
+    RowsElsewhere<T> from;
     std::vector<SparseRow<T>> at;
+    Scratch(const RruBackward& cell, int rows)
+        : grad_h(rows, cell.to_h.padded()),
+          decayed(rows, cell.to_h.padded()),
+          both(rows, round_up(cell.n + cell.p, Packed<T>::width)),
+          grad_d(rows, round_up(cell.g, Packed<T>::width)),
+          other(rows, round_up(cell.g, Packed<T>::width)),
+          found(rows, cell.g),
+          from(rows),
+          at(rows) {}
   };
-  auto make = [&](int rows) {
-    return Scratch{Rows<T>(rows, inner.padded()),
-                   Rows<T>(rows, inner.padded()),
-                   Rows<T>(rows, width_both),
-                   Rows<T>(rows, width),
-                   Rows<T>(rows, width),
-                   Rows<T>(rows, g),
-                   std::vector<const T*>(rows),
-                   std::vector<SparseRow<T>>(rows)};
-  };
-  // What a gradient of d is multiplied by on its way to the last ReLU's argument, where d lives.
-  const T through = scan.dropout.active() ? static_cast<T>(1 / (1 - scan.dropout.rate)) : T(1);
-  const Teams teams(scan, in.threads, inner.bytes() + outer.bytes());
-  teams.run(make, [&](Member& member, const std::vector<Sequence>& sequences, Scratch& scratch) {
-    const int rows = static_cast<int>(sequences.size());
-    std::vector<T> mask(g, T(1)), row(g);
-    T* kept_sum = row_of(grad_kept, member.thread, n);
-    member.rows(rows, [&](int i) {
-      std::copy_n(row_of(grad_last, sequences[i].row, n), n, scratch.grad_h.at[i]);
-    });
-    for (int s = rows ? sequences[0].length - 1 : -1; s >= 0; --s) {
-      const int count = running(sequences, s);
-      member.rows(count, [&](int i) {
-        const size_t token = scan.token(sequences[i], s);
-        const T *h = scan.xh + token * (m + n) + m, *dh = scratch.grad_h.at[i];
-        T *e = grad_both + token * (n + p), *dc = scratch.both.at[i], *decayed = scratch.decayed.at[i];
-        std::copy_n(dh, n, e);  // Eq. 5 and 6
-        std::copy_n(grad_outputs + token * p, p, e + n);
-        if (scan.activate) {
-          const T *c = scan.candidate + token * n, *o = scan.outputs + token * p;
-          for (int f = 0; f < n; ++f) e[f] = c[f] <= 0 ? 0 : e[f];
-          for (int f = 0; f < p; ++f) e[n + f] = o[f] <= 0 ? 0 : e[n + f];
-        }
-        for (int f = 0; f < n; ++f) {
-          dc[f] = scan.z[f] * e[f];
-          kept_sum[f] += dh[f] * h[f];
-          decayed[f] = scan.kept[f] * dh[f];
-        }
-        std::copy_n(e + n, p, dc + n);
+  size_t weight_bytes() const { return to_h.bytes() + to_d.bytes(); }
 
-        const T* j = layers ? scan.hidden_at(layers - 1, token) : scan.pre + token * g;
-        scan.mask(sequences[i], s, g, mask.data());
-        T* d = sparse ? row.data() : features + token * g;
-        for (int f = 0; f < g; ++f) d[f] = relu(j[f]) * mask[f];  // Eq. 3 again
-        if (sparse) {
-          live.collect(token, d);
-          scratch.at[i] = live[token];
-        } else {
-          for (int f = 0; f < g; ++f) scratch.other.at[i][f] = d[f] != 0 ? mask[f] : T(0);
-        }
-      });
-      const T** both = const_cast<const T**>(scratch.both.at.data());
-      const T* const* nothing = nullptr;
-      if (sparse_result)
-        member.product_at(both, count, outer, scratch.at.data(), scratch.found.at.data());
-      else
-        member.product(both, count, outer, nothing, scratch.grad_d.at.data());
-      std::vector<T*>*grad = &scratch.grad_d.at, *spare = &scratch.other.at;
-      member.rows(count, [&](int i) {  // Eq. 3, and the ReLU before it
-        T* dj = scratch.grad_d.at[i];
-        if (!sparse) {
-          for (int f = 0; f < g; ++f) dj[f] *= scratch.other.at[i][f];
-          return;
-        }
-        const size_t token = scan.token(sequences[i], s);
-        const SparseRow<T> at = live[token];
-        T* found = layers ? grads.get() + token * g : scratch.found.at[i];
-        if (sparse_result)
-          for (int k = 0; k < at.count; ++k) found[k] = scratch.found.at[i][k] * through;
-        else
-          for (int k = 0; k < at.count; ++k) found[k] = dj[at.index[k]] * through;
-        std::fill_n(dj, g, T(0));
-        for (int k = 0; k < at.count; ++k) dj[at.index[k]] = found[k];
-        scratch.at[i] = {at.index, found, at.count};
-      });
-      for (int k = layers - 1; k >= 0; --k) {  // Eq. 2, the ReLU after which is done already
-        member.rows(count, [&](int i) {
-          const size_t token = scan.token(sequences[i], s);
-          T* target = grad_hidden + (static_cast<size_t>(k) * tokens + token) * g;
-          std::copy_n((*grad)[i], g, target);
-          scratch.from[i] = target;
-        });
-        if (sparse_row && k == layers - 1)
-          member.product(scratch.at.data(), count, middle[k], nothing, spare->data());
-        else
-          member.product(scratch.from.data(), count, middle[k], nothing, spare->data());
-        std::swap(grad, spare);
-        member.rows(count, [&](int i) {
-          const size_t token = scan.token(sequences[i], s);
-          const T* j = k == 0 ? scan.pre + token * g : scan.hidden_at(k - 1, token);
-          for (int f = 0; f < g; ++f) (*grad)[i][f] = j[f] <= 0 ? 0 : (*grad)[i][f];
-        });
-      }
-      member.rows(count, [&](int i) {  // Normalize of Eq. 1
-        const size_t token = scan.token(sequences[i], s);
-        const T *dj = (*grad)[i], *j = scan.pre + token * g;
-        T* da = grad_pre + token * g;
-        if (scan.normalize) {
-          const T factor = scan.scale[token], mean = dot(dj, j, g) / g;
-          for (int f = 0; f < g; ++f) da[f] = factor * (dj[f] - j[f] * mean);
-        } else {
-          std::copy_n(dj, g, da);
-        }
-        scratch.from[i] = da;
-      });
-      member.product(scratch.from.data(), count, inner, const_cast<const T**>(scratch.decayed.at.data()),
-                     scratch.grad_h.at.data());
-    }
-    member.rows(rows, [&](int i) {
-      std::copy_n(scratch.grad_h.at[i], n, row_of(grad_h0, sequences[i].row, n));
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(grad_last, row.sequence, n), n, scratch.grad_h[row.index]);
+  }
+  void step(Worker<T>& worker, Scratch& scratch) {
+    worker.rows([&](const Row& row) {
+      output_row(row, scratch, row_of(kept_parts.data(), worker.thread, n));
+      feature_row(row, scratch, worker.mask(row));
     });
-  });
-  if (!sparse) return;
-  auto both_at = [&](int t, int column, int size, T* target) {
-    std::copy_n(grad_both + static_cast<size_t>(t) * (n + p) + column, size, target);
-  };
-  auto hidden_grad_at = [&](int t) {
-    return SparseRow<T>{live[t].index, grads.get() + static_cast<size_t>(t) * g, live[t].count};
-  };
-  auto hidden_before_at = [&](int t, int column, int size, T* target) {
-    const T* j = (layers > 1 ? scan.hidden_at(layers - 2, t) : scan.pre + static_cast<size_t>(t) * g) + column;
-    for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
-  };
-  auto put_outer = [&](int first, int count, int column, int size, const T* sums, int width) {
-    for (int j = 0; j < size; ++j) {
-      T* row = column + j < n ? row_of(grad_c, column + j, g) : row_of(grad_o, column + j - n, g);
-      for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
+    if (sparse_result)
+      worker.product_at(scratch.both, to_d, scratch.at, scratch.found);
+    else
+      worker.product(scratch.both, to_d, scratch.grad_d);
+    worker.rows([&](const Row& row) { last_relu_row(row, scratch); });
+    const Rows<T>*grad = &scratch.grad_d, *next = &scratch.other;
+    for (int k = layers - 1; k >= 0; --k) {  // Eq. 2; the gradient is already through its ReLU
+      worker.rows([&](const Row& row) {
+        T* target = row_of(grad_hidden, k * tokens() + row.token, g);
+        std::copy_n((*grad)[row.index], g, target);
+        scratch.from[row.index] = target;
+      });
+      if (sparse_row && k == layers - 1)
+        worker.product(scratch.at, middle[k], *next);
+      else
+        worker.product(scratch.from, middle[k], *next);
+      std::swap(grad, next);
+      worker.rows([&](const Row& row) { relu_row(k, row, (*grad)[row.index]); });
     }
-  };
-  auto put_middle = [&](int first, int count, int column, int size, const T* sums, int width) {
-    for (int f = 0; f < count; ++f) std::copy_n(sums + f * width, size, row_of(grad_middle, first + f, g) + column);
-  };
-  auto gradients = [&](int thread) {
-    const Share share{thread, in.threads};
-    const int all = static_cast<int>(tokens);
-    sparse_gradient<T>([&](int t) { return live[t]; }, all, g, both_at, n + p, put_outer, share);
-    if (layers) sparse_gradient<T>(hidden_grad_at, all, g, hidden_before_at, g, put_middle, share);
-  };
-  in_parallel(in.threads, gradients, [] {});
-}
+    worker.rows([&](const Row& row) { normalize_row(row, scratch, (*grad)[row.index]); });
+    worker.product(scratch.from, to_h, scratch.decayed, scratch.grad_h);
+  }
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.grad_h[row.index], n, row_of(grad_h0, row.sequence, n));
+  }
+  void finish(int threads) const {
+    std::fill_n(grad_kept, n, T(0));
+    for (size_t i = 0; i < kept_parts.size(); ++i) grad_kept[i % n] += kept_parts[i];
+    if (sparse) in_parallel(threads, [&](int thread) { weight_gradients({thread, threads}); }, [] {});
+  }
+
+ private:
+  Packed<T> pack_to_d() const {
+    if (sparse_result) return this->pack_outputs();
+    Packed<T> packed(n + p, g);
+    packed.put(this->weight_c, n, g, 0, 0);
+    packed.put(this->weight_o, p, g, n, 0);
+    return packed;
+  }
+  // Returns the input of the last ReLU, or its output; applying ReLU to either gives the same.
+  const T* last_hidden(size_t token) const {
+    return layers ? this->hidden_at(layers - 1, token) : row_of(this->pre, token, g);
+  }
+
+  // Eq. 5 and 6: computes the gradients of c, o and the kept part of h_t-1 from those of h_t and o_t.
+  void output_row(const Row& row, Scratch& scratch, T* kept_sum) const {
+    const T *h = row_of(this->xh, row.token, m + n) + m, *dh = scratch.grad_h[row.index];
+    T *e = row_of(grad_both, row.token, n + p), *dc = scratch.both[row.index], *decayed = scratch.decayed[row.index];
+    std::copy_n(dh, n, e);
+    std::copy_n(row_of(grad_outputs, row.token, p), p, e + n);
+    if (this->activate) {
+      const T* both = row_of(this->activated, row.token, n + p);
+      for (int f = 0; f < n + p; ++f) e[f] = both[f] <= 0 ? 0 : e[f];
+    }
+    const T *kept = this->kept.data(), *z = this->z.data();
+    for (int f = 0; f < n; ++f) {
+      dc[f] = z[f] * e[f];
+      kept_sum[f] += dh[f] * h[f];
+      decayed[f] = kept[f] * dh[f];
+    }
+    std::copy_n(e + n, p, dc + n);
+  }
+
+  // Recomputes d (Eq. 3) and stores it for the weight gradients. If not sparse, leaves the factor of d's gradient in
+  // `other`.
+  void feature_row(const Row& row, Scratch& scratch, const T* mask) {
+    const T* j = last_hidden(row.token);
+    T* factor = scratch.other[row.index];
+    T* d = sparse ? factor : row_of(features, row.token, g);
+    for (int f = 0; f < g; ++f) d[f] = relu(j[f]) * mask[f];
+    if (sparse) {
+      live.add(row.token, d);
+      scratch.at[row.index] = live[row.token];
+    } else {
+      for (int f = 0; f < g; ++f) factor[f] = d[f] != 0 ? mask[f] : T(0);
+    }
+  }
+
+  // Eq. 3 and the ReLU before it: computes the gradient of the last ReLU's input from that of d.
+  void last_relu_row(const Row& row, Scratch& scratch) const {
+    T* dj = scratch.grad_d[row.index];
+    if (!sparse) {
+      const T* factor = scratch.other[row.index];
+      for (int f = 0; f < g; ++f) dj[f] *= factor[f];
+      return;
+    }
+    SparseRow<T>& at = scratch.at[row.index];
+    T *found = scratch.found[row.index], *target = layers ? row_of(grads.get(), row.token, g) : found;
+    if (sparse_result)
+      for (int k = 0; k < at.count; ++k) target[k] = found[k] * through;
+    else
+      for (int k = 0; k < at.count; ++k) target[k] = dj[at.index[k]] * through;
+    std::fill_n(dj, g, T(0));
+    for (int k = 0; k < at.count; ++k) dj[at.index[k]] = target[k];
+    at.value = target;
+  }
+
+  // The ReLU before the k-th Eq. 2.
+  void relu_row(int k, const Row& row, T* grad) const {
+    const T* j = k == 0 ? row_of(this->pre, row.token, g) : this->hidden_at(k - 1, row.token);
+    for (int f = 0; f < g; ++f) grad[f] = j[f] <= 0 ? 0 : grad[f];
+  }
+
+  void normalize_row(const Row& row, Scratch& scratch, const T* dj) const {  // Eq. 1
+    const T* j = row_of(this->pre, row.token, g);
+    T* da = row_of(grad_pre, row.token, g);
+    if (this->normalize) {
+      const T factor = this->scale[row.token], mean = dot(dj, j, g) / g;
+      for (int f = 0; f < g; ++f) da[f] = factor * (dj[f] - j[f] * mean);
+    } else {
+      std::copy_n(dj, g, da);
+    }
+    scratch.from[row.index] = da;
+  }
+
+  // Computes the gradients of the weights around d, for a share of its features.
+  void weight_gradients(Share share) const {
+    const int all = static_cast<int>(tokens());
+    auto d = [&](int t) { return live[t]; };
+    auto both = [&](int t, int column, int size, T* target) {
+      std::copy_n(row_of(grad_both, t, n + p) + column, size, target);
+    };
+    auto put_outer = [&](int first, int count, int column, int size, const T* sums, int width) {
+      for (int j = 0; j < size; ++j) {
+        T* row = column + j < n ? row_of(grad_c, column + j, g) : row_of(grad_o, column + j - n, g);
+        for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
+      }
+    };
+    SparseGradient<T, decltype(d)>(d, all, g, share).run(both, n + p, put_outer);
+    if (!layers) return;
+    auto grad = [&](int t) { return SparseRow<T>{live[t].index, row_of(grads.get(), t, g), live[t].count, nullptr}; };
+    auto before = [&](int t, int column, int size, T* target) {
+      const T* j = (layers > 1 ? this->hidden_at(layers - 2, t) : row_of(this->pre, t, g)) + column;
+      for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
+    };
+    auto put_middle = [&](int first, int count, int column, int size, const T* sums, int width) {
+      for (int f = 0; f < count; ++f) std::copy_n(sums + f * width, size, row_of(grad_middle, first + f, g) + column);
+    };
+    SparseGradient<T, decltype(grad)>(grad, all, g, share).run(before, g, put_middle);
+  }
+};
 }  // namespace rru::RRU_ISA

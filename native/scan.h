@@ -1,332 +1,250 @@
-// What all scans share: arguments, teams of threads, which sequences still run, dropout's random numbers.
+// The loop over time that all scans share.
+//
+// A cell is a struct that reads its arguments in its constructor and has these members:
+//   Scratch                memory for one step of a team's rows, constructed as Scratch(cell, rows)
+//   backward               whether the loop runs from the last step to the first
+//   mask_size()            number of features that dropout acts on
+//   weight_bytes()         bytes of weights that a step reads
+//   begin(scratch, row)    copies a sequence's initial state, or the gradient of its last state, into scratch
+//   step(worker, scratch)  runs one step, as products of all rows and functions of each row
+//   end(scratch, row)      copies the last state, or the gradient of the initial state, out of scratch
+//   finish(threads)        runs after the loop; does nothing by default
+// `run` runs a cell over time. The caller computes products over all steps: see scan/native_cells.py.
 #pragma once
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstdint>
-#include <exception>
+#include <deque>
 #include <memory>
-#include <mutex>
 #include <numeric>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-#if defined(__SSE__)
-#include <immintrin.h>
-#endif
 
+#include "arguments.h"
+#include "dropout.h"
+#include "phases.h"
 #include "sparse.h"
+#include "threads.h"
 
 namespace rru::RRU_ISA {
 
-// Reads a call's arguments in the order `scan/native.py` wrote them; tensors that it left out at the end are null.
-struct Arguments {
-  const int64_t* numbers;
-  void* const* tensors;
-  void* const* end;
-  int threads;
-
-  int number() { return static_cast<int>(*numbers++); }
-  uint64_t seed() { return static_cast<uint64_t>(*numbers++); }
-  double real() {
-    double value;
-    std::memcpy(&value, numbers++, sizeof value);
-    return value;
-  }
-  template <typename T>
-  T* tensor() {
-    return tensors == end ? nullptr : static_cast<T*>(*tensors++);
-  }
-  void skip(int count = 1) { tensors += count; }
+// One step of one sequence.
+struct Row {
+  int index;      // the sequence's row in scratch memory
+  int sequence;   // the sequence's row in a (B, ...) tensor
+  int time;       // the step's index in time
+  size_t token;   // the step's row in a (T, B, ...) tensor
+  size_t before;  // the previous step's row in a (T, B, ...) tensor
+  bool first;     // whether there is no previous step
 };
 
-// While one lives, numbers too small to be normal count as zero: states that decay for ever would slow a run down.
-class FlushDenormals {
- public:
-#if defined(__SSE__)
-  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
-  ~FlushDenormals() { _mm_setcsr(before_); }
-
- private:
-  unsigned before_;
-#elif defined(__aarch64__)
-  FlushDenormals() {
-    asm volatile("mrs %0, fpcr" : "=r"(before_));
-    asm volatile("msr fpcr, %0" ::"r"(before_ | (uint64_t{1} << 24)));
-  }
-  ~FlushDenormals() { asm volatile("msr fpcr, %0" ::"r"(before_)); }
-
- private:
-  uint64_t before_;
-#endif
-};
-
-// Where the members of a team wait for one another. They have the machine to themselves as a rule, so they spin at first.
-// Once it is broken, because one of them will never come, waiting throws.
-class Barrier {
- public:
-  explicit Barrier(int members) : members_(members) {}
-
-  void wait() {
-    if (members_ == 1) return;
-    const int phase = phase_.load(std::memory_order_acquire);
-    if (waiting_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
-      waiting_.store(0, std::memory_order_relaxed);
-      phase_.store(phase + 1, std::memory_order_release);
-    } else {
-      for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-        if (broken_.load(std::memory_order_relaxed)) throw std::runtime_error("another thread failed");
-        if (spins > 4000) std::this_thread::yield();
-      }
-    }
-  }
-
-  void break_up() { broken_.store(true, std::memory_order_relaxed); }
-
- private:
-  const int members_;
-  std::atomic<int> waiting_{0}, phase_{0};
-  std::atomic<bool> broken_{false};
-};
-
-// Runs work(0), work(1) ... at the same time, the first on this thread. If one fails, or cannot be started, `release` frees
-// those that wait for it, and its exception is thrown here once all have ended.
-template <typename Work, typename Release>
-void in_parallel(int threads, const Work& work, const Release& release) {
-  std::exception_ptr failure;
-  std::mutex one_at_a_time;
-  auto fail = [&] {
-    std::lock_guard<std::mutex> guard(one_at_a_time);
-    if (!failure) failure = std::current_exception();
-    release();
-  };
-  auto run = [&](int thread) {
-    try {
-      FlushDenormals flush;
-      work(thread);
-    } catch (...) {
-      fail();
-    }
-  };
-  std::vector<std::thread> others;
-  try {
-    for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
-    run(0);
-  } catch (...) {
-    fail();
-  }
-  for (auto& other : others) other.join();
-  if (failure) std::rethrow_exception(failure);
-}
-
-// A sequence of the batch: which one, and how many steps it has.
-struct Sequence {
-  int row, length;
-  // Where in time its s-th step is.
-  int at(int s, bool reverse) const { return reverse ? length - 1 - s : s; }
-};
-
-// How many of a team's sequences, the longest first, have an s-th step.
-inline int running(const std::vector<Sequence>& sequences, int s) {
-  int count = static_cast<int>(sequences.size());
-  while (count > 0 && sequences[count - 1].length <= s) --count;
-  return count;
-}
-
-// Rows of scratch memory, each `width` wide, and their addresses.
+// Returns a row of a matrix.
 template <typename T>
-struct Rows {
-  std::vector<T> data;
-  std::vector<T*> at;
-
-  Rows(int count, int width) : data(static_cast<size_t>(count) * width), at(count) {
-    for (int r = 0; r < count; ++r) at[r] = data.data() + static_cast<size_t>(r) * width;
-  }
-};
-
-// Words of 32 bits, each in 64: what Philox multiplies.
-typedef uint64_t Words __attribute__((vector_size(RRU_VECTOR_BYTES)));
-
-inline Words widening_product(Words a, uint32_t b) {
-#if RRU_VECTOR_BYTES == 64
-  return (Words)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
-#elif RRU_VECTOR_BYTES == 32
-  return (Words)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
-#else
-  return a * b;
-#endif
+inline T* row_of(T* matrix, size_t row, int width) {
+  return matrix + row * width;
 }
 
-// Dropout's masks: see scan/dropout.py, which is the definition.
-struct Dropout {
-  uint64_t seed;
-  double rate;  // zero: no dropout
-
-  static constexpr int lanes = RRU_VECTOR_BYTES / 8, vectors = 4, words = 4 * lanes * vectors;
-
-  bool active() const { return rate > 0; }
-
-  // Philox4x32-10 of the counters (first_block, row, step, 0), (first_block + 1, row, step, 0) ..., as many as fill `out`.
-  void random(uint32_t first_block, uint32_t row, uint32_t step, uint32_t (&out)[words]) const {
-    Words c0[vectors], c1[vectors], c2[vectors], c3[vectors];
-    for (int v = 0; v < vectors; ++v) {
-      uint64_t blocks[lanes];
-      for (int i = 0; i < lanes; ++i) blocks[i] = first_block + v * lanes + i;
-      std::memcpy(&c0[v], blocks, sizeof blocks);
-      c1[v] = Words{} + row, c2[v] = Words{} + step, c3[v] = Words{};
-    }
-    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      RRU_UNROLL
-      for (int v = 0; v < vectors; ++v) {
-        const Words p0 = widening_product(c0[v], 0xD2511F53), p1 = widening_product(c2[v], 0xCD9E8D57);
-        c0[v] = (p1 >> 32) ^ c1[v] ^ k0, c1[v] = p1 & 0xFFFFFFFF;
-        c2[v] = (p0 >> 32) ^ c3[v] ^ k1, c3[v] = p0 & 0xFFFFFFFF;
-      }
-      k0 += 0x9E3779B9, k1 += 0xBB67AE85;
-    }
-    for (int v = 0; v < vectors; ++v) {
-      const Words low = c0[v] | c1[v] << 32, high = c2[v] | c3[v] << 32;
-      for (int i = 0; i < lanes; ++i) {
-        const uint64_t four[2] = {low[i], high[i]};
-        std::memcpy(out + 4 * (v * lanes + i), four, sizeof four);
-      }
-    }
+// Rows of scratch memory, initially zero. Converts to an array of their addresses.
+template <typename T>
+class Rows {
+ public:
+  Rows(int count, int width) : data_(static_cast<size_t>(count) * width, T(0)), at_(count) {
+    for (int r = 0; r < count; ++r) at_[r] = row_of(data_.get(), r, width);
   }
+  T* operator[](int r) const { return at_[r]; }
+  operator T* const*() const { return at_.data(); }
 
-  // factors[f] = 0 or 1 / (1 - rate) for f < features, for one step of one row of the batch.
-  template <typename T>
-  void mask(int step, int row, int features, T* factors) const {
-    const double share = std::nearbyint(rate * 4294967296.0);
-    if (share > 4294967295.0) return static_cast<void>(std::fill_n(factors, features, T(0)));  // all but one
-    const uint32_t threshold = static_cast<uint32_t>(share);
-    const T kept = static_cast<T>(1 / (1 - rate));
-    alignas(64) uint32_t bits[words];
-    T block[words];
-    for (int first = 0; first < features; first += words) {
-      random(first / 4, row, step, bits);
-      T* target = features - first < words ? block : factors + first;
-      for (int i = 0; i < words; ++i) target[i] = bits[i] >= threshold ? kept : T(0);
-      if (target == block) std::copy_n(block, features - first, factors + first);
-    }
-  }
+ private:
+  Buffer<T> data_;
+  std::vector<T*> at_;
 };
 
-// What every scan is told, whatever its cell.
+// Addresses of rows that are stored elsewhere.
+template <typename T>
+class RowsElsewhere {
+ public:
+  explicit RowsElsewhere(int count) : at_(count) {}
+  const T*& operator[](int r) { return at_[r]; }
+  operator const T* const*() const { return at_.data(); }
+
+ private:
+  std::vector<const T*> at_;
+};
+
+// The arguments of every scan, and values derived from them.
 template <typename T>
 struct Scan {
-  int steps, batch, m, n;
-  bool reverse, save;
-  Dropout dropout;
-  const int64_t* lengths;  // (B,), or null
-  const T* x;              // (T, B, m)
+  using Value = T;
+  const int steps, batch, m, n;  // T, B, features of an input, features of a state
+  const bool reverse, save, has_lengths;
+  const Dropout dropout;
+  const int p;                       // features of an output
+  const int64_t* lengths = nullptr;  // (B,), with has_lengths
+  const T* x;                        // (T, B, m)
 
-  explicit Scan(Arguments& in) {
-    steps = in.number(), batch = in.number(), m = in.number(), n = in.number();
-    reverse = in.number(), save = in.number();
-    dropout.seed = in.seed(), dropout.rate = in.real();
-    lengths = in.tensor<int64_t>();
-    x = in.tensor<T>();
+  Scan(Arguments& in, bool backward)
+      : steps(in.count("steps")),
+        batch(in.count("batch")),
+        m(in.size("input_size")),
+        n(in.size("hidden_size")),
+        reverse(in.flag("reverse")),
+        save(in.between("save", backward, 1)),
+        has_lengths(in.flag("has_lengths")),
+        dropout{in.bits("seed"), in.real("dropout")},
+        p(in.size("output_size")) {
+    if (tokens() > static_cast<size_t>(std::numeric_limits<int>::max()))
+      throw Mismatch("steps times sequences must be below 2**31");
+    if (has_lengths) lengths = in.tensor<const int64_t>("lengths", {batch});
+    for (int b = 0; has_lengths && b < batch; ++b)
+      if (lengths[b] < 1 || lengths[b] > steps) throw Mismatch("lengths must be from 1 to the number of steps");
+    x = in.tensor<const T>("x", {steps, batch, m});
   }
 
-  // Whether there are products enough to pack the weights for.
-  bool packs() const { return static_cast<int64_t>(steps) * batch >= 16; }
-  // Which of the T * B tokens the s-th step of a sequence is.
-  size_t token(const Sequence& sequence, int s) const {
-    return static_cast<size_t>(sequence.at(s, reverse)) * batch + sequence.row;
+  size_t tokens() const { return static_cast<size_t>(steps) * batch; }
+  int length(int sequence) const { return has_lengths ? static_cast<int>(lengths[sequence]) : steps; }
+  // Returns whether there are enough products to make packing the weights worthwhile.
+  bool packs() const { return tokens() >= 16; }
+  // Copies a step's input into a row of [x, h]. With `save`, saves the row for the backward pass.
+  void read_input(const Row& row, T* xh, T* saved) const {
+    std::copy_n(row_of(x, row.token, m), m, xh);
+    if (save) std::copy_n(xh, m + n, row_of(saved, row.token, m + n));
   }
-  // The dropout mask of a step; leaves `factors` alone without dropout.
-  void mask(const Sequence& sequence, int s, int features, T* factors) const {
-    if (dropout.active()) dropout.mask(sequence.at(s, reverse), sequence.row, features, factors);
-  }
+  void finish(int /*threads*/) const {}
 };
 
-// A thread at work on its team's sequences. All members go through the same steps: a product, of which each does a share
-// of the columns, or something for every row, of which each does some; and wait for one another after each.
-class Member {
+// A thread of a team that runs one step of the team's sequences. All threads of a team call the same functions:
+// products, where each computes a share of the columns, and functions of rows, where each handles some rows. After each
+// call they wait for each other.
+template <typename T>
+class Worker {
  public:
-  Member(Share share, Barrier& barrier, int thread) : thread(thread), share_(share), barrier_(barrier) {}
-
-  template <typename Work>
-  void rows(int count, const Work& work) {
-    for (int i = share_.index; i < count; i += share_.size) work(i);
-    barrier_.wait();
-  }
-  template <typename T>
-  void product(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
-    multiply<T>(a, rows, matrix, start, out, share_);
-    barrier_.wait();
-  }
-  template <typename T>
-  void product(const SparseRow<T>* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out) {
-    multiply_sparse<T>(a, rows, matrix, start, out, share_);
-    barrier_.wait();
-  }
-  template <typename T>
-  void product_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* at, T* const* out) {
-    multiply_at<T>(a, rows, matrix, at, out, share_);
-    barrier_.wait();
-  }
+  // `sequences` must be sorted, longest first.
+  Worker(const Scan<T>& scan, const std::vector<int>& sequences, int mask_size, int thread, Share share, Barrier& barrier)
+      : thread(thread), scan_(scan), sequences_(sequences), share_(share), barrier_(barrier), mask_(mask_size, T(1)) {}
 
   const int thread;
 
+  // Moves to step s of the sequences that are long enough.
+  void go_to(int s) {
+    step_ = s;
+    products_ = 0;
+    count_ = static_cast<int>(sequences_.size());
+    while (count_ > 0 && scan_.length(sequences_[count_ - 1]) <= s) --count_;
+  }
+  // Returns how many sequences have this step. They are rows 0 .. count() - 1 of scratch memory.
+  int count() const { return count_; }
+
+  // Calls work(row) for every sequence that has this step.
+  template <typename Work>
+  void rows(const Work& work) {
+    for (int i = share_.index; i < count_; i += share_.size) work(row(i));
+    arrive(kRows);
+  }
+  // Calls work(row) for every sequence, whether it has this step or not.
+  template <typename Work>
+  void all_rows(const Work& work) {
+    const int rows = static_cast<int>(sequences_.size());
+    for (int i = share_.index; i < rows; i += share_.size) work(row(i));
+    arrive(kRows);
+  }
+  // to = the matrix's bias + from * matrix
+  void product(const T* const* from, const Packed<T>& matrix, T* const* to) {
+    multiply<T>(from, count_, matrix, nullptr, to, share_);
+    arrive(kFirstProduct + products_++);
+  }
+  // to = start + from * matrix
+  void product(const T* const* from, const Packed<T>& matrix, const T* const* start, T* const* to) {
+    multiply<T>(from, count_, matrix, start, to, share_);
+    arrive(kFirstProduct + products_++);
+  }
+  // Like the first `product`, for sparse rows.
+  void product(const std::vector<SparseRow<T>>& from, const Packed<T>& matrix, T* const* to) {
+    multiply_sparse<T>(from.data(), count_, matrix, to, share_);
+    arrive(kFirstProduct + products_++);
+  }
+  // Computes only the entries of from * transposed(matrix) that `at` selects.
+  void product_at(const T* const* from, const Packed<T>& matrix, const std::vector<SparseRow<T>>& at, T* const* to) {
+    multiply_at<T>(from, count_, matrix, at.data(), to, share_);
+    arrive(kFirstProduct + products_++);
+  }
+
+  // Returns the row's dropout mask for this step; all ones without dropout. The next call overwrites it.
+  const T* mask(const Row& row) {
+    if (scan_.dropout.active())
+      scan_.dropout.mask(row.time, row.sequence, static_cast<int>(mask_.size()), mask_.data());
+    return mask_.data();
+  }
+
  private:
+  Row row(int i) const {
+    const int sequence = sequences_[i], time = scan_.reverse ? scan_.length(sequence) - 1 - step_ : step_;
+    const size_t batch = scan_.batch, token = time * batch + sequence;
+    return {i, sequence, time, token, scan_.reverse ? token + batch : token - batch, step_ == 0};
+  }
+
+  // Waits for the other threads of the team, and counts the time since the last call for `phase`.
+  void arrive(int phase) {
+    barrier_.wait();
+    clock_.lap(phase);
+  }
+
+  const Scan<T>& scan_;
+  const std::vector<int>& sequences_;
   const Share share_;
   Barrier& barrier_;
+  std::vector<T> mask_;
+  int step_ = 0, count_ = 0, products_ = 0;
+  PhaseClock clock_;
 };
 
-// The batch dealt out to teams of threads: a team of its own for every thread where each gets rows enough to make good use
-// of the weights it reads, else one team of all threads, which share the weights' columns. The longest sequences come
-// first, so that those still running are always a team's first ones.
+// Distributes the batch over teams of threads. If each thread gets enough rows to make good use of the weights it
+// reads, each thread is its own team. Otherwise all threads form one team and share the columns of the weights. A
+// team's longest sequences come first, so the sequences that are still running are always its first rows.
 struct Teams {
   int members;
-  std::vector<std::vector<Sequence>> sequences;
+  std::vector<std::vector<int>> sequences;
 
   template <typename T>
   Teams(const Scan<T>& scan, int threads, size_t weight_bytes) {
-    constexpr int rows_enough = 12;
-    constexpr size_t cache = 1 << 20;  // what a core has to itself
-    const bool shared = scan.batch < rows_enough * threads && weight_bytes > cache;
+    constexpr int enough_rows = 12;
+    constexpr size_t cache = 1 << 20;  // bytes per core
+    const bool shared = scan.batch < enough_rows * threads && weight_bytes > cache;
     members = shared ? threads : 1;
     sequences.resize(shared ? 1 : std::max(1, std::min(threads, scan.batch)));
-    std::vector<Sequence> all(scan.batch);
-    for (int b = 0; b < scan.batch; ++b) all[b] = {b, scan.lengths ? static_cast<int>(scan.lengths[b]) : scan.steps};
-    std::stable_sort(all.begin(), all.end(), [](const Sequence& a, const Sequence& b) { return a.length > b.length; });
+    std::vector<int> all(scan.batch);
+    std::iota(all.begin(), all.end(), 0);
+    std::stable_sort(all.begin(), all.end(), [&](int a, int b) { return scan.length(a) > scan.length(b); });
     for (int i = 0; i < scan.batch; ++i) sequences[i % sequences.size()].push_back(all[i]);
   }
 
-  // Runs work(member, sequences, scratch) on every thread; the members of a team share a scratch = make(rows of the team).
-  template <typename Make, typename Work>
-  void run(const Make& make, const Work& work) const {
-    std::vector<decltype(make(0))> scratch;
-    std::vector<std::unique_ptr<Barrier>> barriers;
-    for (const auto& team : sequences) {
-      scratch.push_back(make(static_cast<int>(team.size())));
-      barriers.push_back(std::make_unique<Barrier>(members));
-    }
-    auto run_one = [&](int thread) {
-      const int team = thread / members;
-      Member member({thread % members, members}, *barriers[team], thread);
-      work(member, sequences[team], scratch[team]);
-    };
-    in_parallel(members * static_cast<int>(sequences.size()), run_one, [&] {
-      for (auto& barrier : barriers) barrier->break_up();
-    });
-  }
+  int threads() const { return members * static_cast<int>(sequences.size()); }
 };
 
-// A row of a matrix.
-template <typename T>
-inline T* row_of(T* matrix, int row, int width) {
-  return matrix + static_cast<size_t>(row) * width;
-}
-
-// A bias, in parts, filled up with zeros to the padded width of the product it starts.
-template <typename T>
-std::vector<T> padded(int width, std::initializer_list<std::pair<const T*, int>> parts) {
-  std::vector<T> bias;
-  for (auto [part, size] : parts) bias.insert(bias.end(), part, part + size);
-  bias.resize(width);
-  return bias;
+// Runs a cell over time on at most `threads` threads.
+template <typename Cell>
+void run(Cell& cell, int threads) {
+  using T = typename Cell::Value;
+  const Teams teams(cell, threads, cell.weight_bytes());
+  std::deque<typename Cell::Scratch> scratches;
+  std::vector<std::unique_ptr<Barrier>> barriers;
+  for (const auto& sequences : teams.sequences) {
+    scratches.emplace_back(cell, static_cast<int>(sequences.size()));
+    barriers.push_back(std::make_unique<Barrier>(teams.members));
+  }
+  auto work = [&](int thread) {
+    const int team = thread / teams.members;
+    const std::vector<int>& sequences = teams.sequences[team];
+    typename Cell::Scratch& scratch = scratches[team];
+    const Share share{thread % teams.members, teams.members};
+    Worker<T> worker(cell, sequences, cell.mask_size(), thread, share, *barriers[team]);
+    const int steps = sequences.empty() ? 0 : cell.length(sequences[0]);
+    worker.all_rows([&](const Row& row) { cell.begin(scratch, row); });
+    for (int s = 0; s < steps; ++s) {
+      worker.go_to(Cell::backward ? steps - 1 - s : s);
+      cell.step(worker, scratch);
+    }
+    worker.all_rows([&](const Row& row) { cell.end(scratch, row); });
+  };
+  in_parallel(teams.threads(), work, [&] {
+    for (auto& barrier : barriers) barrier->break_up();
+  });
+  PhaseClock clock;
+  cell.finish(threads);
+  clock.lap(kFinish);
 }
 }  // namespace rru::RRU_ISA

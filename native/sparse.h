@@ -1,232 +1,322 @@
-// Products that skip zeros: rows of which few entries are not zero, times a packed matrix, and a matrix's gradient.
+// Products that skip zeros: sparse rows times a packed matrix, and the gradient of a matrix.
 #pragma once
-#include "kernels.h"
+#include <atomic>
+
+#include "products.h"
 
 namespace rru::RRU_ISA {
 
-// The entries of a row that are not zero, in ascending order.
+// Products with sparse rows process a matrix in blocks: the lines of this many features, in a strip of up to
+// kStripPanels panels. A block takes 16 kB, half of a small L1 cache, and is used for all rows before the next one.
+// Meanwhile the next one is fetched into the L2 cache: which lines a row reads is random, so the processor cannot guess.
+constexpr int kStripPanels = 4, kSparseBlock = 16384 / (2 * kStripPanels * RRU_VECTOR_BYTES);
+
+// The nonzeros of a row, in ascending order of index.
 template <typename T>
 struct SparseRow {
   const int* index;
   const T* value;
   int count;
+  const int* bounds;  // bounds[b] is the first entry in block b
 };
 
-// Many of them. Memory that no entry needs is never touched, so it costs nothing but addresses.
+// Many sparse rows. Memory that no entry needs is never touched, so it costs only address space.
 template <typename T>
 class SparseRows {
  public:
   SparseRows(size_t rows, int size)
       : size_(size),
-        index_(new int[rows * (size + size_t{1})]),
-        value_(new T[rows * (size + size_t{1})]),
+        blocks_((size + kSparseBlock - 1) / kSparseBlock),
+        index_(rows * capacity()),
+        value_(rows * capacity()),
+        bounds_(rows * (blocks_ + size_t{1})),
+        start_(rows),
         count_(rows) {}
 
-  void collect(size_t r, const T* row) {
-    int* positions = index_.get() + r * (size_ + size_t{1});
-    T* entries = value_.get() + r * (size_ + size_t{1});
-    int next = 0;
-    for (int i = 0; i < size_; ++i) {  // without a branch: an entry that is zero is overwritten by the next
-      positions[next] = i, entries[next] = row[i];
-      next += row[i] != 0;
-    }
-    count_[r] = next;
+  // Sets row r to the nonzeros of `row`, which has `size` entries. It can be set again.
+  void collect(size_t r, const T* row) { put(r, r * capacity(), row); }
+
+  // Sets row r like `collect`, but behind all rows that were added before, by any thread. Must be called once per row.
+  void add(size_t r, const T* row) {
+    int count = 0;
+    for (int i = 0; i < size_; ++i) count += row[i] != 0;
+    put(r, end_.fetch_add(round_up(count + 1, padding), std::memory_order_relaxed), row);
   }
 
   SparseRow<T> operator[](size_t r) const {
-    return {index_.get() + r * (size_ + size_t{1}), value_.get() + r * (size_ + size_t{1}), count_[r]};
+    return {index_.get() + start_[r], value_.get() + start_[r], count_[r],
+            bounds_.get() + r * (blocks_ + size_t{1})};
   }
 
  private:
-  int size_;
-  std::unique_ptr<int[]> index_;
-  std::unique_ptr<T[]> value_;
+  static constexpr int padding = kCacheLine / sizeof(int);
+
+  size_t capacity() const { return round_up(size_ + 1, padding); }
+
+  void put(size_t r, size_t start, const T* row) {
+    int* positions = index_.get() + start;
+    T* entries = value_.get() + start;
+    int count = 0;
+    for (int i = 0; i < size_; ++i) {  // branchless: the next entry overwrites a zero
+      positions[count] = i, entries[count] = row[i];
+      count += row[i] != 0;
+    }
+    start_[r] = start, count_[r] = count;
+    int* bounds = bounds_.get() + r * (blocks_ + size_t{1});
+    for (int b = 0, i = 0; b < blocks_; ++b) {
+      while (i < count && positions[i] < b * kSparseBlock) ++i;
+      bounds[b] = i;
+    }
+    bounds[blocks_] = count;
+  }
+
+  int size_, blocks_;
+  Buffer<int> index_;
+  Buffer<T> value_;
+  Buffer<int> bounds_;
+  std::vector<size_t> start_;
   std::vector<int> count_;
+  std::atomic<size_t> end_{0};  // of the rows that were added
 };
 
-// Where the entries of each row fall among blocks of `block` positions: bounds[r * (blocks + 1) + b] is the first of
-// row r's entries in block b, or one soon after it: a multiple of `Step` but at the end.
-template <int Step, typename T>
-std::vector<int> block_bounds(const SparseRow<T>* rows, int count, int block, int blocks) {
-  std::vector<int> bounds(static_cast<size_t>(count) * (blocks + 1));
-  for (int r = 0; r < count; ++r) {
-    int* row = bounds.data() + static_cast<size_t>(r) * (blocks + 1);
-    int i = 0;
-    for (int b = 0; b < blocks; ++b) {
-      while (i < rows[r].count && rows[r].index[i] < b * block) i += Step;
-      row[b] = std::min(i, rows[r].count);
-    }
-    row[blocks] = rows[r].count;
+// Fetches the lines of a block into the L2 cache, a part for each row that is processed meanwhile.
+template <int Panels, typename T>
+class Prefetch {
+ public:
+  // The block is the first `lines` lines of the panels from `start`.
+  Prefetch(const T* start, size_t stride, int lines, int rows) : start_(start), stride_(stride), lines_(lines), rows_(rows) {}
+
+  void row_done() {
+    constexpr int width = Packed<T>::width, step = kCacheLine / sizeof(T);
+    for (behind_ += lines_; behind_ >= rows_; behind_ -= rows_, start_ += width)
+      RRU_UNROLL
+    for (int i = 0; i < Panels * width; i += step)
+      __builtin_prefetch(start_ + (i / width) * stride_ + i % width, 0, 2);
   }
-  return bounds;
+
+ private:
+  const T* start_;
+  const size_t stride_;
+  const int lines_, rows_;
+  int behind_ = 0;
+};
+
+// Calls run(panel, count) for each strip in panels begin..end, with count a constant up to kStripPanels. Strips are
+// equally wide: 13 panels are 4 + 3 + 3 + 3.
+template <typename Run>
+inline void for_each_strip(int begin, int end, const Run& run) {
+  for (int strips = (end - begin + kStripPanels - 1) / kStripPanels; strips > 0; --strips) {
+    const int count = (end - begin + strips - 1) / strips;
+    static_assert(kStripPanels == 4, "one case for each width");
+    switch (count) {
+      case 1: run(begin, std::integral_constant<int, 1>()); break;
+      case 2: run(begin, std::integral_constant<int, 2>()); break;
+      case 3: run(begin, std::integral_constant<int, 3>()); break;
+      default: run(begin, std::integral_constant<int, 4>());
+    }
+    begin += count;
+  }
 }
 
-// out[r] = start[r] + a[r] * matrix, where only the entries of a[r] that are not zero cost anything; null `start`: zero.
-// The matrix is used block by block, small enough for the first-level cache and shared by all rows.
+// Adds to `target` the sum of value * matrix line over entries begin..end of a row, for `Panels` adjacent panels, the
+// first at `base`.
+template <int Panels, typename T>
+inline void add_lines(const SparseRow<T>& row, int begin, int end, const T* base, size_t stride, T* target) {
+  constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width, vectors = 2 * Panels;
+  constexpr int together = Panels == 1 ? 4 : Panels < 4 ? 2 : 1;  // entries: enough sums to keep the processor busy
+  Vector<T> sums[together][vectors] = {};
+  auto add = [&](int i, Vector<T>(&to)[vectors]) {
+    const T* line = base + static_cast<size_t>(row.index[i]) * width;
+    RRU_UNROLL
+    for (int v = 0; v < vectors; ++v) to[v] += row.value[i] * load(line + (v / 2) * stride + (v % 2) * lanes);
+  };
+  RRU_UNROLL
+  for (int v = 0; v < vectors; ++v) sums[0][v] = load(target + v * lanes);
+  int i = begin;
+  for (; i + together <= end; i += together)
+    RRU_UNROLL
+  for (int t = 0; t < together; ++t) add(i + t, sums[t]);
+  for (; together > 1 && i < end; ++i) add(i, sums[0]);
+  RRU_UNROLL
+  for (int t = 1; t < together; ++t)
+    RRU_UNROLL
+  for (int v = 0; v < vectors; ++v) sums[0][v] += sums[t][v];
+  RRU_UNROLL
+  for (int v = 0; v < vectors; ++v) store(target + v * lanes, sums[0][v]);
+}
+
+// Computes out[r] = bias + a[r] * matrix, skipping the zeros of a[r].
 template <typename T>
-void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
-                     Share share) {
-  constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width, panels = 4, vectors = 2 * panels, block = 64;
-  const size_t stride = static_cast<size_t>(matrix.depth) * width;
-  const int blocks = (matrix.depth + block - 1) / block;
-  const std::vector<int> bounds = block_bounds<1>(a, rows, block, blocks);
-  const int end = share.last(matrix.panels);
-  for (int p = share.first(matrix.panels); p < end; p += panels) {
-    const int present = std::min(end - p, panels);
-    const T* base = matrix.panel(p);
-    for (int r = 0; r < rows; ++r) {
-      T* target = out[r] + p * width;
-      if (!start) std::fill_n(target, present * width, T(0));
-      else if (start[r] != out[r]) std::copy_n(start[r] + p * width, present * width, target);
-    }
-    for (int b = 0; b < blocks; ++b) {
+void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, T* const* out, Share share) {
+  constexpr int width = Packed<T>::width;
+  const size_t stride = matrix.stride();
+  for_each_strip(share.first(matrix.panels), share.last(matrix.panels), [&](int p, auto panels) {
+    for (int r = 0; r < rows; ++r) std::copy_n(matrix.bias.get() + p * width, panels * width, out[r] + p * width);
+    for (int first = 0, b = 0; first < matrix.depth; first += kSparseBlock, ++b) {
+      const int next = std::min(first + kSparseBlock, matrix.depth), after = std::min(next + kSparseBlock, matrix.depth);
+      Prefetch<panels(), T> prefetch(matrix.panel(p) + static_cast<size_t>(next) * width, stride, after - next, rows);
       for (int r = 0; r < rows; ++r) {
-        const int* index = a[r].index;
-        const T* value = a[r].value;
-        T* target = out[r] + p * width;
-        const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1) + b;
-        if (present == panels) {
-          Vector<T> sums[vectors];
-          RRU_UNROLL
-          for (int v = 0; v < vectors; ++v) sums[v] = load(target + v * lanes);
-          for (int i = bound[0]; i < bound[1]; ++i) {
-            const T* line = base + static_cast<size_t>(index[i]) * width;
-            RRU_UNROLL
-            for (int v = 0; v < vectors; ++v) sums[v] += value[i] * load(line + (v / 2) * stride + (v % 2) * lanes);
-          }
-          RRU_UNROLL
-          for (int v = 0; v < vectors; ++v) store(target + v * lanes, sums[v]);
-        } else {
-          for (int q = 0; q < present; ++q) {
-            Vector<T> low = load(target + q * width), high = load(target + q * width + lanes);
-            for (int i = bound[0]; i < bound[1]; ++i) {
-              const T* line = base + q * stride + static_cast<size_t>(index[i]) * width;
-              low += value[i] * load(line), high += value[i] * load(line + lanes);
-            }
-            store(target + q * width, low), store(target + q * width + lanes, high);
-          }
-        }
+        add_lines<panels()>(a[r], a[r].bounds[b], a[r].bounds[b + 1], matrix.panel(p), stride, out[r] + p * width);
+        prefetch.row_done();
       }
     }
-  }
+  });
 }
 
-// `Count` inner products of `row` with lines of a packed matrix, over some of its panels; added to `result`.
-template <int Count, typename T>
-inline void products_at(const T* row, const T* base, const int* index, size_t stride, int panels, T* result) {
+// Adds to sums[i] the products of `row` and line index[i] of a matrix, for i < count, in `Panels` panels from `base`.
+template <int Panels, typename T>
+inline void add_products(const T* row, const T* base, const int* index, int count, size_t stride, Vector<T>* sums) {
   constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width;
-  const T* lines[Count];
-  Vector<T> sums[Count][2] = {};
+  Vector<T> own[2 * Panels];
   RRU_UNROLL
-  for (int i = 0; i < Count; ++i) lines[i] = base + static_cast<size_t>(index[i]) * width;
-  for (size_t q = 0; q < static_cast<size_t>(panels); ++q) {
-    const Vector<T> low = load(row + q * width), high = load(row + q * width + lanes);
+  for (int v = 0; v < 2 * Panels; ++v) own[v] = load(row + v * lanes);
+  for (int i = 0; i < count; ++i) {
+    const T* line = base + static_cast<size_t>(index[i]) * width;
+    Vector<T> low = sums[i], high{};
     RRU_UNROLL
-    for (int i = 0; i < Count; ++i) {
-      sums[i][0] += low * load(lines[i] + q * stride);
-      sums[i][1] += high * load(lines[i] + q * stride + lanes);
+    for (int q = 0; q < Panels; ++q) {
+      low += own[2 * q] * load(line + q * stride);
+      high += own[2 * q + 1] * load(line + q * stride + lanes);
     }
+    sums[i] = low + high;
   }
-  RRU_UNROLL
-  for (int i = 0; i < Count; ++i) result[i] += sum<T>(sums[i][0] + sums[i][1]);
 }
 
-// result[r][i] = a[r] . matrix row at[r].index[i]: those entries of a * transposed(matrix) that are asked for, in this
-// share of the matrix's rows.
-// Rows of `a` must be `padded()` wide, zero after the matrix's columns.
+// Sets result[r][i] to the inner product of a[r] and matrix row at[r].index[i], for this share of the matrix's rows.
+// These are selected entries of a * transposed(matrix). Rows of `a` must be `padded()` wide, with zeros after the
+// matrix's columns.
 template <typename T>
 void multiply_at(const T* const* a, int rows, const Packed<T>& matrix, const SparseRow<T>* at, T* const* result,
                  Share share) {
-  constexpr int width = Packed<T>::width, panels = 16, block = 64, together = 4;
-  const size_t stride = static_cast<size_t>(matrix.depth) * width;
-  const int blocks = (matrix.depth + block - 1) / block;
-  const std::vector<int> bounds = block_bounds<together>(at, rows, block, blocks);
-  const int begin = share.first(blocks), end = share.last(blocks);
-  for (int r = 0; r < rows; ++r) {
-    const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1);
-    std::memset(result[r] + bound[begin], 0, sizeof(T) * (bound[end] - bound[begin]));
-  }
-  for (int p = 0; p < matrix.panels; p += panels) {
-    const int present = std::min(matrix.panels - p, panels);
-    for (int b = begin; b < end; ++b) {
-      for (int r = 0; r < rows; ++r) {
-        const int* bound = bounds.data() + static_cast<size_t>(r) * (blocks + 1) + b;
-        int i = bound[0];
-        for (; i + together <= bound[1]; i += together)
-          products_at<together>(a[r] + p * width, matrix.panel(p), at[r].index + i, stride, present, result[r] + i);
-        for (; i < bound[1]; ++i)
-          products_at<1>(a[r] + p * width, matrix.panel(p), at[r].index + i, stride, present, result[r] + i);
-      }
+  constexpr int width = Packed<T>::width, together = 32;  // rows
+  alignas(kCacheLine) Vector<T> sums[together * kSparseBlock];
+  const size_t stride = matrix.stride();
+  const int blocks = (matrix.depth + kSparseBlock - 1) / kSparseBlock, end = share.last(blocks);
+  for (int b = share.first(blocks); b < end; ++b) {
+    const int lines = std::min(kSparseBlock, matrix.depth - b * kSparseBlock);
+    for (int some = 0; some < rows; some += together) {
+      const int last = std::min(rows, some + together);
+      int entries = 0;
+      for (int r = some; r < last; ++r) entries += at[r].bounds[b + 1] - at[r].bounds[b];
+      std::fill_n(sums, entries, Vector<T>{});
+      for_each_strip(0, matrix.panels, [&](int p, auto panels) {
+        const T* near = matrix.panel(p) + static_cast<size_t>(b) * kSparseBlock * width;
+        const bool more = p + 2 * panels <= matrix.panels;  // else the next strip may be narrower
+        Prefetch<panels(), T> prefetch(near + panels * stride, stride, more ? lines : 0, last - some);
+        Vector<T>* target = sums;
+        for (int r = some; r < last; ++r) {
+          const int first = at[r].bounds[b], count = at[r].bounds[b + 1] - first;
+          add_products<panels()>(a[r] + p * width, matrix.panel(p), at[r].index + first, count, stride, target);
+          target += count;
+          prefetch.row_done();
+        }
+      });
+      const Vector<T>* found = sums;
+      for (int r = some; r < last; ++r)
+        for (int i = at[r].bounds[b]; i < at[r].bounds[b + 1]; ++i) result[r][i] = sum<T>(*found++);
     }
   }
 }
 
-// The gradient of a matrix: the sum over all tokens of sparse(token)[f] * dense(token)[column], for the features f in this
-// share. dense(token, column, size, target) copies a piece of a row; result(f, count, column, size, sums, width) takes a
-// block of results, sums[f * width + column]. Both are cut so that a block of the dense rows stays in the first-level cache, and the sums of
-// a block of features in the second; within these, entries are sorted by feature.
-template <typename T, typename Sparse, typename Dense, typename Result>
-void sparse_gradient(const Sparse& sparse, int tokens, int features, const Dense& dense, int columns,
-                     const Result& result, Share share) {
-  constexpr int lanes = Simd<T>::lanes, vectors = 8, width = vectors * lanes, tokens_together = 64, together = 256;
+// The gradient of a matrix: the sum over all tokens of sparse(token)[f] * dense(token)[column], for the features f in
+// this share. Both are split into blocks: a block of dense rows stays in the L1 cache, and the sums of a block of
+// features, 256 kB, in the L2 cache. Within a block, entries are sorted by feature.
+template <typename T, typename Sparse>
+class SparseGradient {
+ public:
+  // sparse(token) returns a SparseRow of `features`.
+  SparseGradient(const Sparse& sparse, int tokens, int features, Share share)
+      : sparse_(sparse),
+        tokens_(tokens),
+        blocks_((tokens + tokens_together - 1) / tokens_together),
+        begin_(share.first(features)),
+        end_(share.last(features)),
+        cursor_(tokens),
+        bounds_(static_cast<size_t>(blocks_) * (features_together + 1)),
+        near_(tokens_together * width),
+        sums_(features_together * width) {}
+
+  // dense(token, column, size, target) copies part of a dense row. result(f, count, column, size, sums, width) receives
+  // a block of results, sums[f * width + column].
+  template <typename Dense, typename Result>
+  void run(const Dense& dense, int columns, const Result& result) {
+    for (int t = 0; t < tokens_; ++t) {
+      const SparseRow<T> row = sparse_(t);
+      cursor_[t] = static_cast<int>(std::lower_bound(row.index, row.index + row.count, begin_) - row.index);
+    }
+    for (int first = begin_; first < end_; first += features_together) {
+      const int count = std::min(end_ - first, features_together);
+      entries_.clear();
+      for (int b = 0; b < blocks_; ++b) sort_block(b, first, count);
+      for (int column = 0; column < columns; column += width) {
+        const int present = std::min(columns - column, width);
+        std::fill_n(sums_.get(), sums_.size(), T(0));
+        for (int b = 0; b < blocks_; ++b) {
+          for (int t = first_token(b); t < last_token(b); ++t)
+            dense(t, column, present, near_.get() + (t - first_token(b)) * width);
+          add_block(b, count);
+        }
+        result(first, count, column, present, sums_.get(), width);
+      }
+    }
+  }
+
+ private:
+  static constexpr int lanes = Simd<T>::lanes, vectors = 8, width = vectors * lanes;
+  static constexpr int tokens_together = 64, features_together = (256 << 10) / (width * sizeof(T));
+
   struct Entry {
-    int token;
+    int token;  // index in its block
     T value;
   };
-  const int blocks = (tokens + tokens_together - 1) / tokens_together;
-  const int begin = share.first(features), end = share.last(features);
-  std::vector<int> cursor(tokens), bounds(static_cast<size_t>(blocks) * (together + 1));
-  std::vector<Entry> entries;
-  std::vector<T> near(tokens_together * width), sums(together * width);
-  for (int t = 0; t < tokens; ++t) {
-    const SparseRow<T> row = sparse(t);
-    cursor[t] = static_cast<int>(std::lower_bound(row.index, row.index + row.count, begin) - row.index);
-  }
-  for (int first = begin; first < end; first += together) {
-    const int last = std::min(end, first + together), count = last - first;
-    entries.clear();
-    for (int b = 0; b < blocks; ++b) {
-      const int from = b * tokens_together, to = std::min(tokens, from + tokens_together);
-      int* bound = bounds.data() + static_cast<size_t>(b) * (together + 1);
-      int next[together + 1] = {};
-      for (int t = from; t < to; ++t) {
-        const SparseRow<T> row = sparse(t);
-        for (int i = cursor[t]; i < row.count && row.index[i] < last; ++i) ++next[row.index[i] - first + 1];
-      }
-      bound[0] = next[0] = static_cast<int>(entries.size());
-      for (int f = 0; f < count; ++f) bound[f + 1] = next[f + 1] += next[f];
-      entries.resize(bound[count]);
-      for (int t = from; t < to; ++t) {
-        const SparseRow<T> row = sparse(t);
-        int i = cursor[t];
-        for (; i < row.count && row.index[i] < last; ++i)
-          entries[next[row.index[i] - first]++] = {t - from, row.value[i]};
-        cursor[t] = i;
-      }
+
+  int first_token(int b) const { return b * tokens_together; }
+  int last_token(int b) const { return std::min(tokens_, (b + 1) * tokens_together); }
+  int* bounds(int b) { return bounds_.data() + static_cast<size_t>(b) * (features_together + 1); }
+
+  // Appends the entries of block b with features first .. first + count, sorted by feature. Those of f start at
+  // bounds(b)[f].
+  void sort_block(int b, int first, int count) {
+    int next[features_together + 1] = {};
+    const int last = first + count;
+    for (int t = first_token(b); t < last_token(b); ++t) {
+      const SparseRow<T> row = sparse_(t);
+      for (int i = cursor_[t]; i < row.count && row.index[i] < last; ++i) ++next[row.index[i] - first + 1];
     }
-    for (int column = 0; column < columns; column += width) {
-      const int present = std::min(columns - column, width);
-      std::fill(sums.begin(), sums.end(), T(0));
-      for (int b = 0; b < blocks; ++b) {
-        const int from = b * tokens_together, to = std::min(tokens, from + tokens_together);
-        for (int t = from; t < to; ++t) dense(t, column, present, near.data() + (t - from) * width);
-        const int* bound = bounds.data() + static_cast<size_t>(b) * (together + 1);
-        for (int f = 0; f < count; ++f) {
-          Vector<T> total[vectors];
-          T* target = sums.data() + f * width;
-          RRU_UNROLL
-          for (int v = 0; v < vectors; ++v) total[v] = load(target + v * lanes);
-          for (int i = bound[f]; i < bound[f + 1]; ++i) {
-            const T* line = near.data() + entries[i].token * width;
-            RRU_UNROLL
-            for (int v = 0; v < vectors; ++v) total[v] += entries[i].value * load(line + v * lanes);
-          }
-          RRU_UNROLL
-          for (int v = 0; v < vectors; ++v) store(target + v * lanes, total[v]);
-        }
-      }
-      result(first, count, column, present, sums.data(), width);
+    int* bound = bounds(b);
+    bound[0] = next[0] = static_cast<int>(entries_.size());
+    for (int f = 0; f < count; ++f) bound[f + 1] = next[f + 1] += next[f];
+    entries_.resize(bound[count]);
+    for (int t = first_token(b); t < last_token(b); ++t) {
+      const SparseRow<T> row = sparse_(t);
+      int i = cursor_[t];
+      for (; i < row.count && row.index[i] < last; ++i)
+        entries_[next[row.index[i] - first]++] = {t - first_token(b), row.value[i]};
+      cursor_[t] = i;
     }
   }
-}
+
+  void add_block(int b, int count) {
+    const int* bound = bounds(b);
+    for (int f = 0; f < count; ++f) {
+      Vector<T> total[vectors];
+      T* target = sums_.get() + f * width;
+      RRU_UNROLL
+      for (int v = 0; v < vectors; ++v) total[v] = load(target + v * lanes);
+      for (int i = bound[f]; i < bound[f + 1]; ++i) {
+        const T* line = near_.get() + entries_[i].token * width;
+        RRU_UNROLL
+        for (int v = 0; v < vectors; ++v) total[v] += entries_[i].value * load(line + v * lanes);
+      }
+      RRU_UNROLL
+      for (int v = 0; v < vectors; ++v) store(target + v * lanes, total[v]);
+    }
+  }
+
+  const Sparse& sparse_;
+  const int tokens_, blocks_, begin_, end_;
+  std::vector<int> cursor_, bounds_;
+  std::vector<Entry> entries_;
+  Buffer<T> near_, sums_;
+};
 }  // namespace rru::RRU_ISA

@@ -1,5 +1,7 @@
+import multiprocessing
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import settings
 
 from rru.nn import registry
 from rru.scan import operator
+from rru.settings import user_cells
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
@@ -28,6 +31,21 @@ def _ctrl_c_interrupts():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session")
+def processes():
+    """Makes processes that need not import torch each: all fork from one that has."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        [
+            "tests.training.victim",
+            "tests.training.rank",
+            "tests.experiments.searcher",
+            "rru.experiments.running.workers",
+        ]
+    )
+    return context
+
+
 @pytest.fixture
 def own_cell(monkeypatch):
     """The cell that CONTRIBUTING.md adds, forgotten again afterwards."""
@@ -46,3 +64,15 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def janet(tmp_path, monkeypatch):
+    """The file that CONTRIBUTING.md shows; what it registers is forgotten afterwards."""
+    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    (tmp_path / "janet.py").write_text(source)
+    monkeypatch.setattr(registry, "_layers", dict(registry._layers))
+    monkeypatch.setattr(operator, "registered", dict(operator.registered))
+    monkeypatch.setenv(user_cells.VARIABLE, "")
+    yield tmp_path / "janet.py"
+    sys.modules.pop("rru_own_janet", None)

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -9,12 +11,17 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
 import rru
 from rru import report
-from rru.experiments import execute, presets
+from rru.cli.commands import app
 from rru.nn import registry
 from rru.scan import operator
+from rru.settings import presets
+from rru.training import train_config
+from tests import own_files
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -26,12 +33,31 @@ BLOCKS = [
 ]
 
 
+COMMANDS = [
+    pytest.param(shlex.split(line, comments=True)[1:], id=f"{document.name}: {line}")
+    for document in DOCUMENTS
+    for block in re.findall(r"```\n(.*?)```", document.read_text(), re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("rru ") and "--cells janet.py" not in line  # run by tests/settings/test_user_cells.py
+]
+QUICK = [
+    command
+    for command in COMMANDS
+    if {"data", "runs", "report", "compose", "export"} & set(command.values[0][:1])
+    and not {"--watch", "runs/jsb/rru/58a7524d1a75"} & set(command.values[0])
+]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def folder_with_a_run(tmp_path_factory):
-    """Where documents speak of the run that `rru train bach --preset cpu` makes, there is one."""
+    """Where documents speak of a run that `rru demo` or `rru train bach --preset cpu` makes, there is a small one."""
     folder = tmp_path_factory.mktemp("documents")
-    name = presets.config_id(presets.load("bach", "rru", "cpu"))
-    execute.start(presets.load("bach", "rru", "smoke"), folder / "runs/bach/rru" / name)
+    for preset, changes in {"cpu": [], "demo": [], "best": ["output=nade"]}.items():
+        name = presets.load("bach", "rru", preset).id
+        config = presets.override(presets.load("bach", "rru", "smoke"), changes)
+        train_config(config, folder / "runs/bach/rru" / name)
+    (folder / "more/runs").mkdir(parents=True)
+    own_files.text(folder / "novel.txt")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield
@@ -49,13 +75,28 @@ def test_code_runs_and_gives_the_shapes_and_numbers_its_comments_claim(block):
         assert names[target] == int(number)
 
 
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_every_command_has_the_options_shown(arguments):
+    group = typer.main.get_command(app)
+    name, command, rest = group.resolve_command(group.make_context("rru", list(arguments)), list(arguments))
+    if hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(command.make_context(name, list(rest)), list(rest))
+    command.make_context(name, list(rest))  # raises for an unknown option or a value of another type
+
+
+@pytest.mark.parametrize("arguments", QUICK)
+def test_commands_of_seconds_run_as_they_stand(arguments):
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+
+
 def test_the_readme_shows_the_drop_in():
     assert [block for block in BLOCKS if block.id == "README.md-0"]
 
 
 def test_every_line_quoted_beside_an_equation_is_in_the_code():
     document = (ROOT / "docs" / "layers.md").read_text()
-    section = document.split("## Each equation beside its line")[1].split("\n## ")[0]
+    section = document.split("## Equations and code")[1].split("\n## ")[0]
     lines = [re.sub(r" *#.*", "", line).strip() for line in (ROOT / "src/rru/nn/rru.py").read_text().splitlines()]
     quoted = [row.split("|")[4].strip().strip("`") for row in section.splitlines() if re.match(r"\| [1-6]? ?\|", row)][
         1:
@@ -115,6 +156,11 @@ def test_the_version_is_the_installed_one():
     assert rru.__version__ == project["version"]
 
 
+def test_the_tables_of_results_are_made_from_the_files_of_runs():
+    for document, text in runpy.run_path(str(ROOT / "tools" / "make_results.py"))["pages"]().items():
+        assert document.read_text() == text, "python tools/make_results.py"
+
+
 def test_the_pages_of_results_are_made_from_the_files_beside_them(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     report.write(["docs/results/runs"], tmp_path / "report.html", markdown=tmp_path / "report.md")
@@ -122,6 +168,4 @@ def test_the_pages_of_results_are_made_from_the_files_beside_them(tmp_path, monk
         made, kept = (
             re.sub(r"<time.*?</time>", "", (place / name).read_text()) for place in (tmp_path, ROOT / "docs/results")
         )
-        assert made == kept, (
-            "rru report docs/results/runs -o docs/results/report.html --markdown docs/results/report.md"
-        )
+        assert made == kept, "python tools/make_results.py"

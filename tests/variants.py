@@ -50,6 +50,7 @@ VARIANTS = [
     Variant("mogrifier-no-rounds", rru.MogrifierLSTM, {"rounds": 0}),
 ]
 NATIVE = [Variant(f"native-{v.name}", v.layer, {**v.options, "backend": "native"}) for v in VARIANTS]
+FUSED = [Variant(f"fused-{v.name}", v.layer, {**v.options, "backend": "fused"}) for v in VARIANTS]
 VARIANTS = [Variant(v.name, v.layer, {**v.options, "backend": "reference"}) for v in VARIANTS]
 CELLS = [variant for variant in VARIANTS if "-" not in variant.name]  # the four cells with their defaults
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rru.data import Entry, RemoteFile
+from rru.data import DataSet, RemoteFile
 from rru.data.fetch import LIMIT
 
 CONTENT = bytes(range(256)) * 2048  # half a megabyte: several chunks
@@ -87,7 +87,7 @@ def serving() -> Iterator[str]:
             thread.join()
 
 
-def data_set(*urls: str, size: int | None = len(CONTENT)) -> Entry:
+def data_set(*urls: str, size: int | None = len(CONTENT)) -> DataSet:
     """A set of one file for each URL, all of them to hold CONTENT."""
     files = tuple(RemoteFile(f"set/file{i}", url, HASH, size) for i, url in enumerate(urls))
-    return Entry("set", "A set", "bytes", "Made here.", "Free.", "Nobody.", files, {"tokens": [1, 2, 3]})
+    return DataSet("set", "A set", "bytes", "Made here.", "Free.", "Nobody.", files, {"tokens": [1, 2, 3]})

@@ -1,28 +1,30 @@
 """The Residual Recurrent Unit for PyTorch, and the gated cells it is compared with."""
 
+import importlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from rru.nn import (
-    GRU,
-    LSTM,
-    RRU,
-    Cell,
-    GRUCell,
-    Layer,
-    LSTMCell,
-    MogrifierLSTM,
-    MogrifierLSTMCell,
-    RRUCell,
-    cell_names,
-    count_parameters,
-    hidden_size_for,
-    layer_class,
-    register_cell,
-)
-
 if TYPE_CHECKING:
-    from rru.generate import load, stream
+    from rru.inference import fit, load, stream
+    from rru.nn import (
+        GRU,
+        LSTM,
+        RRU,
+        Cell,
+        GRUCell,
+        Layer,
+        LSTMCell,
+        MogrifierLSTM,
+        MogrifierLSTMCell,
+        RRUCell,
+        cell_names,
+        count_parameters,
+        hidden_size_for,
+        layer_class,
+        quantize,
+        register_cell,
+        replace,
+    )
 
 __version__ = version("rru")
 
@@ -39,17 +41,28 @@ __all__ = [
     "RRUCell",
     "cell_names",
     "count_parameters",
+    "fit",
     "hidden_size_for",
     "layer_class",
     "load",
+    "quantize",
     "register_cell",
+    "replace",
     "stream",
 ]
 
+_OF_INFERENCE = ("fit", "load", "stream")  # the layers need none of what inference imports
+
 
 def __getattr__(name: str) -> Any:
-    if name not in ("load", "stream"):
+    """Import what a public name needs when it is first used: torch takes seconds, and the command starts without it."""
+    if name in ("nn", "data"):
+        return importlib.import_module(f"rru.{name}")
+    if name not in __all__:
         raise AttributeError(f"module 'rru' has no attribute {name!r}")
-    from rru import generate  # only now: the layers need none of what it imports
+    module = importlib.import_module("rru.inference" if name in _OF_INFERENCE else "rru.nn")
+    return globals().setdefault(name, getattr(module, name))
 
-    return getattr(generate, name)
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,4 +1,4 @@
-"""How the attacks are carried out: a reader is given a file, and may only answer with data or a DataError."""
+"""Helper of the attacks: a reader may return data or raise DataError, nothing else."""
 
 from rru import data
 
@@ -6,6 +6,6 @@ OPTIONS = {"verify": False, "line_ends": False}
 
 
 def prepare(name, folder, **options):
-    """Reads a set from a folder, past the cache."""
-    entry = data.entry(name)
+    """Reads a data set from a folder, without the cache."""
+    entry = data.data_set(name)
     return data._PREPARE[entry.kind][0](data.find(entry, folder), OPTIONS | options)

@@ -1,4 +1,4 @@
-"""Hostile and broken archives: each is answered with an error that names it; nothing is ever written."""
+"""Malicious and damaged archives raise an error that names them, and write nothing."""
 
 import gzip
 import struct
@@ -15,7 +15,7 @@ from tests.data import samples
 
 
 class TestTar:
-    def test_names_that_climb_and_links_write_nothing_and_are_passed_over(self, tmp_path):
+    def test_path_traversal_and_links_are_skipped_and_write_nothing(self, tmp_path):
         folder = tmp_path / "data"
         secret = samples.write(tmp_path, "secret.txt", b"secret")
         hostile = [
@@ -37,21 +37,21 @@ class TestTar:
 
     @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
     @pytest.mark.parametrize("packed", [True, False])
-    def test_cut_anywhere(self, form, packed, tmp_path):
+    def test_truncated(self, form, packed, tmp_path):
         content = samples.tar_bytes(samples.reviews(), packed, form)
         for share in (0.01, 0.3, 0.5, 0.7):
             samples.write(tmp_path, "aclImdb.tar.gz", content[: int(len(content) * share)])
             with pytest.raises(data.DataError, match=r"aclImdb.tar.gz"):
                 prepare("imdb", tmp_path)
 
-    def test_a_wrong_checksum_at_the_end_of_a_packed_one(self, tmp_path):
+    def test_wrong_checksum_at_the_end_of_gzip(self, tmp_path):
         content = samples.tar_bytes(samples.reviews())
         samples.write(tmp_path, "aclImdb.tar.gz", content[:-8] + bytes((content[-8] ^ 1,)) + content[-7:])
         with pytest.raises(data.DataError, match="CRC check failed"):
             prepare("imdb", tmp_path)
 
     @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-    def test_long_names_are_read_as_tarfile_reads_them(self, form, tmp_path):
+    def test_long_names_are_read(self, form, tmp_path):
         names = ["a" * 90 + "/" + "b" * 90, "aclImdb/" + "c" * 200, "./short", "ü/" + "é" * 120]
         path = samples.write(
             tmp_path, "some.tar", samples.tar_bytes([(name, name.encode()) for name in names], form=form)
@@ -60,25 +60,25 @@ class TestTar:
         assert read == [(name.removeprefix("./"), name) for name in names]
 
     @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
-    def test_a_name_of_gigabytes(self, kind, tmp_path, little_memory):
+    def test_name_of_gigabytes(self, kind, tmp_path, little_memory):
         member = tarfile.TarInfo("name")
         member.type, member.size = kind, 1 << 32
         samples.write(tmp_path, "aclImdb.tar", member.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-        with pytest.raises(data.DataError, match=r"at most 65536 are allowed|not octal"):
+        with pytest.raises(data.DataError, match=r"at most 65536 bytes|not octal"):
             prepare("imdb", tmp_path)
 
-    def test_a_review_of_megabytes(self, tmp_path, little_memory):
+    def test_review_of_megabytes(self, tmp_path, little_memory):
         members = [*samples.reviews(), ("aclImdb/train/pos/99_9.txt", b"a" * 5_000_000)]
         samples.write(tmp_path, "aclImdb.tar.gz", samples.tar_bytes(members))
-        with pytest.raises(data.DataError, match=r"train/pos/99_9.txt: holds more than 1048576 bytes in a review"):
+        with pytest.raises(data.DataError, match=r"train/pos/99_9.txt: has more than 1048576 bytes in a review"):
             prepare("imdb", tmp_path)
 
-    def test_the_same_review_twice(self, tmp_path):
+    def test_same_review_twice(self, tmp_path):
         samples.write(tmp_path, "aclImdb.tar.gz", samples.tar_bytes([*samples.reviews(), *samples.reviews()]))
         with pytest.raises(data.DataError, match="same review twice"):
             prepare("imdb", tmp_path)
 
-    def test_the_treebank_as_a_link(self, tmp_path):
+    def test_link_instead_of_the_treebank(self, tmp_path):
         member = tarfile.TarInfo("simple-examples/data/ptb.train.txt")
         member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
         samples.write(tmp_path, "simple-examples.tgz", samples.tar_bytes([(member, b"")]))
@@ -92,51 +92,51 @@ class TestTar:
             prepare("imdb", tmp_path)
 
 
-class TestPackedText:
+class TestCompressedText:
     @pytest.mark.parametrize("form", ["zip", "gz"])
-    def test_a_bomb_is_cut_off_at_the_size_of_the_set(self, form, tmp_path):
+    def test_decompression_stops_at_the_size_of_the_data_set(self, form, tmp_path):
         bomb = bytes(101_000_000)
         content = samples.zip_bytes("enwik8", bomb) if form == "zip" else gzip.compress(bomb, 1)
         samples.write(tmp_path, f"enwik8.{form}", content)
-        with pytest.raises(data.DataError, match=rf"enwik8.{form}.*more than the 100000000"):
+        with pytest.raises(data.DataError, match=rf"enwik8.{form}.*more .*limit of 100000000"):
             prepare("enwik8", tmp_path, verify=True)
 
-    def test_a_zip_that_promises_terabytes(self, tmp_path, little_memory):
+    def test_zip_that_declares_gigabytes(self, tmp_path, little_memory):
         content = samples.zip_bytes("text8", b"abc" * 100)
         at = content.index(b"PK\x01\x02")
         samples.write(tmp_path, "text8.zip", content[: at + 24] + struct.pack("<I", 0xFFFFFFF0) + content[at + 28 :])
-        with pytest.raises(data.DataError, match=r"text8.zip, member text8: promises 4294967280 bytes"):
+        with pytest.raises(data.DataError, match=r"text8.zip, member text8: declares 4294967280 bytes"):
             prepare("text8", tmp_path)
 
-    def test_a_zip_that_promises_less_than_it_holds(self, tmp_path):
+    def test_zip_that_declares_fewer_bytes_than_it_has(self, tmp_path):
         content = samples.zip_bytes("text8", b"abc" * 1000)
         at = content.index(b"PK\x01\x02")
         samples.write(tmp_path, "text8.zip", content[: at + 24] + struct.pack("<I", 100) + content[at + 28 :])
         with pytest.raises(data.DataError, match=r"text8.zip, member text8"):
             prepare("text8", tmp_path)
 
-    def test_a_zip_without_the_text(self, tmp_path):
+    def test_zip_without_the_text(self, tmp_path):
         samples.write(tmp_path, "text8.zip", samples.zip_bytes("../text8", b"abc" * 1000))
         with pytest.raises(data.DataError, match="the archive has no such member"):
             prepare("text8", tmp_path)
 
     @pytest.mark.parametrize("form", ["zip", "gz"])
-    @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
-    def test_cut(self, form, share, tmp_path):
+    def test_truncated(self, form, tmp_path):
         text = np.random.default_rng(0).bytes(10_000)
         content = samples.zip_bytes("enwik8", text) if form == "zip" else gzip.compress(text)
-        samples.write(tmp_path, f"enwik8.{form}", content[: int(share * len(content))])
-        with pytest.raises(data.DataError, match=f"enwik8.{form}"):
-            prepare("enwik8", tmp_path)
+        for share in (0.0, 0.1, 0.5, 0.99):
+            samples.write(tmp_path, f"enwik8.{form}", content[: int(share * len(content))])
+            with pytest.raises(data.DataError, match=f"enwik8.{form}"):
+                prepare("enwik8", tmp_path)
 
-    def test_a_zip_packed_in_a_way_that_may_ask_for_any_memory(self, tmp_path):
+    def test_lzma_in_a_zip_is_rejected(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "text8.zip", "w", zipfile.ZIP_LZMA) as archive:
             archive.writestr("text8", b"abc" * 1000)
-        with pytest.raises(data.DataError, match="is packed by method 14, only deflate is read"):
+        with pytest.raises(data.DataError, match="compression must be deflate, got method 14"):
             prepare("text8", tmp_path)
 
     @pytest.mark.parametrize("name", ["enwik8", "enwik8.gz", "enwik8.zip", "JSB_Chorales.mat", "JSB Chorales.pickle"])
-    def test_a_file_of_terabytes_is_not_even_hashed(self, name, tmp_path, little_memory):
+    def test_file_of_terabytes_is_rejected_before_hashing(self, name, tmp_path, little_memory):
         with (tmp_path / name).open("wb") as file:
             file.truncate(1 << 40)
         of = "enwik8" if "enwik8" in name else "jsb"
@@ -144,8 +144,8 @@ class TestPackedText:
             with pytest.raises(data.DataError, match=f"{name}: has 1099511627776 bytes, more than"):
                 read()
 
-    def test_raw_text_cut_in_half(self, tmp_path):
+    def test_truncated_raw_text(self, tmp_path):
         with (tmp_path / "enwik8").open("wb") as file:
             file.truncate(50_000_000)
-        with pytest.raises(data.DataError, match="is cut or changed: sha256 of its 50000000 bytes"):
+        with pytest.raises(data.DataError, match="is truncated or modified: has 50000000 bytes, 100000000 are right"):
             prepare("enwik8", tmp_path, verify=True)

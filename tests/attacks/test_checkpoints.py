@@ -1,14 +1,16 @@
-"""Hostile checkpoints: whoever wrote the files also wrote a manifest that fits them."""
+"""Malicious checkpoints, whose manifest matches the files."""
 
 import json
+import os
 import pickle
 import struct
 
 import pytest
 import torch
 
+from rru.files import write_folder
+from rru.training import RunError
 from rru.training.checkpoint import Checkpoint, Checkpoints
-from rru.training.files import RunError, write_folder
 
 
 def _header(content, length=None):
@@ -30,7 +32,7 @@ class _Trace:
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a checkpoint with one file replaced, and a manifest that fits."""
+    """Returns a function that writes a checkpoint with replaced files and a matching manifest."""
     Checkpoints(tmp_path).save(Checkpoint({"weight": torch.zeros(2)}, {"step": 1, "moment": torch.ones(2)}))
 
     def write(**replaced):
@@ -45,15 +47,15 @@ def write(tmp_path):
 
 TENSORS = {
     "nothing": b"",
-    "a short length": b"\x01\x02",
+    "a truncated length": b"\x01\x02",
     "a huge header": _header({}, length=2**63),
     "a header of all memory": _header({}, length=100_000_000) + b" " * 1000,
     "a header of negative length": struct.pack("<q", -1) + b"{}",
     "a huge tensor": _header(_tensor(shape=[2**40], data_offsets=[0, 2**42])),
     "sizes that overflow": _header(_tensor(shape=[2**33, 2**33], data_offsets=[0, 4])) + bytes(4),
     "a negative size": _header(_tensor(shape=[-1])) + bytes(4),
-    "offsets behind the end": _header(_tensor(data_offsets=[4, 8])) + bytes(4),
-    "offsets the wrong way round": _header(_tensor(data_offsets=[4, 0])) + bytes(4),
+    "offsets past the end": _header(_tensor(data_offsets=[4, 8])) + bytes(4),
+    "offsets in the wrong order": _header(_tensor(data_offsets=[4, 0])) + bytes(4),
     "an unknown type": _header(_tensor(dtype="OBJECT")) + bytes(4),
     "not UTF-8": struct.pack("<Q", 4) + b'{"\xff}',
     "deep nesting": struct.pack("<Q", 100_000) + b"[" * 100_000,
@@ -63,17 +65,21 @@ TENSORS = {
 @pytest.mark.usefixtures("little_memory")
 class TestTensors:
     @pytest.mark.parametrize("content", TENSORS.values(), ids=TENSORS)
-    @pytest.mark.parametrize("name", ["model_safetensors", "state_safetensors"])
-    def test_that_are_none_are_passed_over(self, name, content, write):
-        checkpoint, (damage,) = write(**{name: content}).load()
+    def test_malformed_safetensors_are_skipped(self, content, write):
+        checkpoint, (damage,) = write(model_safetensors=content).load()
         assert checkpoint.state["step"] == 1
-        assert f"000002/{name.replace('_', '.')}: is not a safetensors file" in damage
+        assert "000002/model.safetensors: is not a safetensors file" in damage
 
-    def test_a_pickle_in_their_place_is_not_run(self, write, tmp_path):
+    def test_malformed_safetensors_of_the_state_are_skipped(self, write):
+        checkpoint, (damage,) = write(state_safetensors=TENSORS["a huge tensor"]).load()
+        assert checkpoint.state["step"] == 1
+        assert "000002/state.safetensors: is not a safetensors file" in damage
+
+    def test_pickle_instead_of_safetensors_is_not_run(self, write, tmp_path):
         content = pickle.dumps(_Trace(tmp_path / "trace"))
         assert len(write(model_safetensors=content, state_safetensors=content).load()[1]) == 1
         assert not (tmp_path / "trace").exists()
-        pickle.loads(content)  # it would have
+        pickle.loads(content)  # unpickling does run it
         assert (tmp_path / "trace").exists()
 
 
@@ -82,7 +88,7 @@ TREES = {
     "not an object": b"3",
     "a list": b"[]",
     "deep nesting": b'{"list": [' * 50_000,
-    "a tensor that is not there": b'{"dict": [["moment", {"tensor": "elsewhere"}]]}',
+    "a missing tensor": b'{"dict": [["moment", {"tensor": "elsewhere"}]]}',
     "an unknown kind": b'{"dict": [["moment", {"pickle": "gASVAA=="}]]}',
     "a key that is a list": b'{"dict": [[[], 3]]}',
     "an entry of three": b'{"dict": [[1, 2, 3]]}',
@@ -91,7 +97,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("content", TREES.values(), ids=TREES)
-def test_a_tree_that_is_none_is_passed_over(content, write):
+def test_malformed_state_is_skipped(content, write):
     checkpoint, (damage,) = write(state_json=content).load()
     assert checkpoint.state["step"] == 1
     assert "000002/state.json: " in damage
@@ -102,17 +108,17 @@ MANIFESTS = {
     "a list": b"[]",
     "deep nesting": b"[" * 100_000,
     "no files": b"{}",
-    "entries that are none": b'{"model.safetensors": 3}',
-    "a file outside": b'{"../000001/state.json": {"bytes": 3, "sha256": ""}}',
+    "a number as entry": b'{"model.safetensors": 3}',
+    "a file outside the folder": b'{"../000001/state.json": {"bytes": 3, "sha256": ""}}',
     "an absolute path": b'{"/etc/hostname": {"bytes": 3, "sha256": ""}}',
     "no name": b'{"": {"bytes": 3, "sha256": ""}}',
     "a device": b'{"zero": {"bytes": 0, "sha256": ""}}',
-    "a number of bytes that is none": b'{"state.json": {"bytes": 1e999, "sha256": ""}}',
+    "infinite bytes": b'{"state.json": {"bytes": 1e999, "sha256": ""}}',
 }
 
 
 @pytest.mark.parametrize("content", MANIFESTS.values(), ids=MANIFESTS)
-def test_a_manifest_that_lies_is_passed_over(content, write, tmp_path):
+def test_malformed_manifest_is_skipped(content, write, tmp_path):
     checkpoints = write()
     (tmp_path / "000002" / "zero").symlink_to("/dev/zero")
     (tmp_path / "000002" / "manifest.json").write_bytes(content)
@@ -121,7 +127,7 @@ def test_a_manifest_that_lies_is_passed_over(content, write, tmp_path):
     assert "000002" in damage
 
 
-def test_a_manifest_without_end_is_passed_over(write, tmp_path):
+def test_endless_manifest_is_skipped(write, tmp_path):
     checkpoints = write()
     (tmp_path / "000002" / "manifest.json").unlink()
     (tmp_path / "000002" / "manifest.json").symlink_to("/dev/zero")
@@ -130,7 +136,7 @@ def test_a_manifest_without_end_is_passed_over(write, tmp_path):
     assert "000002/manifest.json: must be a file" in damage
 
 
-def test_folders_that_are_no_checkpoints_are_left_alone(write, tmp_path):
+def test_other_folders_are_ignored(write, tmp_path):
     (tmp_path / "000009.bak").mkdir()
     (tmp_path / "99999999999999999999").mkdir()
     checkpoints = write()
@@ -140,7 +146,30 @@ def test_folders_that_are_no_checkpoints_are_left_alone(write, tmp_path):
     assert (tmp_path / "000009.bak").is_dir()
 
 
-def test_a_file_in_place_of_a_checkpoint_is_passed_over(tmp_path):
+def test_file_instead_of_a_checkpoint_is_skipped(tmp_path):
     (tmp_path / "000001").write_bytes(b"")
-    with pytest.raises(RunError, match=r"no checkpoint here can be read"):
+    with pytest.raises(RunError, match=r"no readable checkpoint"):
         Checkpoints(tmp_path).load()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_pipe_or_link_instead_of_a_file_is_neither_waited_for_nor_followed(kind, name, write, tmp_path):
+    checkpoints = write()
+    path = tmp_path / "000002" / name
+    path.rename(tmp_path / "elsewhere")
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to(tmp_path / "elsewhere")
+    checkpoint, (damage,) = checkpoints.load({"w": torch.zeros(3)})
+    assert checkpoint.state["step"] == 1
+    assert f"000002/{name}: must be a file, is a link, a pipe or a device" in damage
+
+
+def test_linked_checkpoint_is_not_followed(write, tmp_path):
+    checkpoints = write()
+    (tmp_path / "000002").rename(tmp_path / "elsewhere")
+    (tmp_path / "000002").symlink_to(tmp_path / "elsewhere")
+    checkpoint, (damage,) = checkpoints.load()
+    assert checkpoint.state["step"] == 1
+    assert "000002: must be a folder, is a link" in damage
+    checkpoints.clear()
+    assert (tmp_path / "elsewhere" / "state.json").is_file()

@@ -1,4 +1,4 @@
-"""Downloads that go wrong in every way we thought of: a clear error, and nothing left behind."""
+"""Failing downloads raise a clear error and leave nothing behind."""
 
 import _thread
 import errno
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rru.data import DataError, Entry, RemoteFile
+from rru.data import DataError, DataSet, RemoteFile
 from rru.data.fetch import CHUNK, LIMIT, fetch
 from tests import web
 from tests.web import CONTENT, data_set
@@ -30,8 +30,8 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "127.0.0.1")
 
 
-def refused(entry: Entry, folder: Path, reason: str) -> str:
-    """The one line that fetching ends with, after which the folder is as if nothing had happened."""
+def refused(entry: DataSet, folder: Path, reason: str) -> str:
+    """Checks that fetching raises a one-line error and leaves no folder. Returns the message."""
     with pytest.raises(DataError, match=re.escape(reason)) as caught:
         fetch(entry, folder)
     assert not folder.exists()
@@ -42,7 +42,7 @@ def refused(entry: Entry, folder: Path, reason: str) -> str:
     return message
 
 
-def test_a_good_download_arrives_whole_and_readable_and_tells_its_progress(server: str, tmp_path: Path) -> None:
+def test_download_is_complete_and_readable_and_reports_progress(server: str, tmp_path: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     entry = data_set(f"{server}/whole")
     paths = fetch(entry, tmp_path / "new" / "data", lambda file, done, total: told.append((file.name, done, total)))
@@ -53,51 +53,57 @@ def test_a_good_download_arrives_whole_and_readable_and_tells_its_progress(serve
     assert [path.name for path in (tmp_path / "new" / "data" / "set").iterdir()] == ["file0"]
 
 
-def test_the_total_is_the_servers_word_where_the_catalogue_has_none(server: str, tmp_path: Path) -> None:
+def test_total_comes_from_the_server_if_the_catalogue_has_none(server: str, tmp_path: Path) -> None:
     totals: set[int | None] = set()
     fetch(data_set(f"{server}/whole", size=None), tmp_path, lambda file, done, total: totals.add(total))
     assert totals == {len(CONTENT)}
 
 
-def test_connection_cut_half_way(server: str, tmp_path: Path) -> None:
+def test_connection_lost_half_way(server: str, tmp_path: Path) -> None:
     refused(data_set(f"{server}/half"), tmp_path / "data", "the connection was lost after")
 
 
-def test_body_that_ends_half_way_without_a_word(server: str, tmp_path: Path) -> None:
+def test_response_that_ends_half_way_without_content_length(server: str, tmp_path: Path) -> None:
     lost = f"the connection was lost after {len(CONTENT) // 2} of {len(CONTENT)} bytes"
     refused(data_set(f"{server}/half-without-length"), tmp_path / "data", lost)
 
 
 def test_half_a_file_of_unknown_size_has_the_wrong_hash(server: str, tmp_path: Path) -> None:
-    refused(data_set(f"{server}/half-without-length", size=None), tmp_path / "data", "is not the published file")
+    refused(data_set(f"{server}/half-without-length", size=None), tmp_path / "data", "is not the published one")
 
 
-def test_empty_body(server: str, tmp_path: Path) -> None:
+def test_empty_response(server: str, tmp_path: Path) -> None:
     refused(data_set(f"{server}/empty"), tmp_path / "data", f"lost after 0 of {len(CONTENT)} bytes")
-    refused(data_set(f"{server}/empty", size=None), tmp_path / "data", "is not the published file")
+    refused(data_set(f"{server}/empty", size=None), tmp_path / "data", "is not the published one")
 
 
 def test_wrong_hash(server: str, tmp_path: Path) -> None:
-    refused(data_set(f"{server}/changed"), tmp_path / "data", f"its sha256 is not {web.HASH}")
+    refused(data_set(f"{server}/changed"), tmp_path / "data", f"its hash is not {web.HASH}")
 
 
-def test_endless_body_is_stopped_at_the_expected_size(server: str, tmp_path: Path) -> None:
-    refused(data_set(f"{server}/endless"), tmp_path / "data", f"gives more than {len(CONTENT)} bytes")
+def test_endless_response_stops_at_the_expected_size(server: str, tmp_path: Path) -> None:
+    refused(data_set(f"{server}/endless"), tmp_path / "data", f"sends more than the expected {len(CONTENT)} bytes")
 
 
-def test_endless_body_is_stopped_where_no_size_is_known(
+def test_endless_response_stops_at_the_limit_if_the_size_is_unknown(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rru.data.fetch.LIMIT", 1 << 20)
-    refused(data_set(f"{server}/endless", size=None), tmp_path / "data", f"gives more than {1 << 20} bytes")
+    refused(
+        data_set(f"{server}/endless", size=None), tmp_path / "data", f"sends more than the expected {1 << 20} bytes"
+    )
 
 
-def test_a_promise_beyond_any_file_is_refused_before_it_is_read(server: str, tmp_path: Path) -> None:
-    refused(data_set(f"{server}/promises-too-much", size=None), tmp_path / "data", f"gives more than {LIMIT} bytes")
+def test_content_length_above_the_limit_is_rejected_at_once(server: str, tmp_path: Path) -> None:
+    refused(
+        data_set(f"{server}/promises-too-much", size=None),
+        tmp_path / "data",
+        f"sends more than the expected {LIMIT} bytes",
+    )
 
 
 @pytest.mark.parametrize(("answer", "reason"), [("silence", "in time"), ("half-then-silence", "connection was lost")])
-def test_a_server_that_falls_silent(
+def test_server_that_stops_sending(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, reason: str
 ) -> None:
     monkeypatch.setattr("rru.data.fetch.TIMEOUT", (10.0, 0.1))
@@ -109,20 +115,20 @@ def test_not_found(server: str, tmp_path: Path) -> None:
     assert message.endswith(f"save it as {tmp_path / 'data' / 'set' / 'file0'}")
 
 
-def test_redirection_in_circles(server: str, tmp_path: Path) -> None:
+def test_endless_redirection(server: str, tmp_path: Path) -> None:
     refused(data_set(f"{server}/elsewhere"), tmp_path / "data", "TooManyRedirects")
 
 
-def test_without_network_the_message_says_what_to_get_and_where_to_put_it(tmp_path: Path) -> None:
+def test_without_network_the_message_names_url_and_path(tmp_path: Path) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound but not listening: whoever connects is refused
+        unused.bind(("127.0.0.1", 0))  # bound but not listening, so connections are refused
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/file"
         message = refused(data_set(url), tmp_path / "data", "cannot be reached")
     assert message.endswith(f"save it as {tmp_path / 'data' / 'set' / 'file0'}")
 
 
 class FullDisk(io.FileIO):
-    """Takes the first bytes, then has no room."""
+    """Fails on the second write."""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         if self.tell():
@@ -135,14 +141,14 @@ def test_full_disk(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     refused(data_set(f"{server}/whole"), tmp_path / "data", "could not be written: the disk is full")
 
 
-def test_a_file_in_the_place_of_the_folder(server: str, tmp_path: Path) -> None:
+def test_file_instead_of_the_folder(server: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("mine")
     with pytest.raises(DataError, match="could not be written"):
         fetch(data_set(f"{server}/whole"), tmp_path / "data")
     assert (tmp_path / "data").read_text() == "mine"
 
 
-def test_ctrl_c_in_the_middle(server: str, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_nothing(server: str, tmp_path: Path) -> None:
     def interrupt(file: RemoteFile, done: int, total: int | None) -> None:
         if done > CHUNK:
             _thread.interrupt_main()
@@ -152,7 +158,7 @@ def test_ctrl_c_in_the_middle(server: str, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_files_that_came_before_a_failure_stay_and_are_not_fetched_again(server: str, tmp_path: Path) -> None:
+def test_files_before_a_failure_are_kept_and_not_downloaded_again(server: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="404"):
         fetch(data_set(f"{server}/whole", f"{server}/missing"), tmp_path)
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["file0"]
@@ -161,7 +167,7 @@ def test_files_that_came_before_a_failure_stay_and_are_not_fetched_again(server:
     assert fetch(both, tmp_path) == []
 
 
-def test_a_failed_replacement_leaves_the_old_file(server: str, tmp_path: Path) -> None:
+def test_failed_replacement_keeps_the_old_file(server: str, tmp_path: Path) -> None:
     path = tmp_path / "set" / "file0"
     path.parent.mkdir()
     path.write_text("put here by hand")
@@ -175,14 +181,14 @@ def test_a_failed_replacement_leaves_the_old_file(server: str, tmp_path: Path) -
     assert fetch(data_set(f"{server}/missing"), tmp_path, force=True) == []  # as published already
 
 
-def fetch_together(start: Callable[[], object], entry: Entry, folder: Path) -> None:
+def fetch_together(start: Callable[[], object], entry: DataSet, folder: Path) -> None:
     start()
     fetch(entry, folder, lambda file, done, total: start() if done == CHUNK else None)  # type: ignore[func-returns-value]
 
 
-def test_two_processes_fetching_the_same_set_at_once_both_succeed(server: str, tmp_path: Path) -> None:
+def test_two_processes_can_fetch_at_once(server: str, tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2, timeout=30)  # once before starting, once with both in the middle of the file
+    barrier = context.Barrier(2, timeout=30)  # before the download, and in the middle of it
     arguments = (barrier.wait, data_set(f"{server}/whole"), tmp_path / "data")
     processes = [context.Process(target=fetch_together, args=arguments) for _ in range(2)]
     for process in processes:

@@ -1,4 +1,4 @@
-"""Hostile and broken files: each is answered with an error that names it; nothing is run, nothing written."""
+"""Malicious and damaged files raise an error that names them, run no code and write nothing."""
 
 import gzip
 import os
@@ -23,15 +23,15 @@ class _Command:
 
 
 class TestPickle:
-    @pytest.mark.parametrize("protocol", range(6))
-    def test_one_that_would_run_a_command_runs_nothing(self, protocol, tmp_path):
+    @pytest.mark.parametrize("protocol", [0, 2, 4])
+    def test_command_is_not_run(self, protocol, tmp_path):
         trace = tmp_path / "trace"
         content = pickle.dumps({"train": [], "valid": [], "test": _Command(f"touch {trace}")}, protocol)
         samples.write(tmp_path, "JSB Chorales.pickle", content)
-        with pytest.raises(data.DataError, match=r"JSB Chorales.pickle, offset \d+: \w+ is refused"):
+        with pytest.raises(data.DataError, match=r"JSB Chorales.pickle, offset \d+: \w+ is not allowed"):
             prepare("jsb", tmp_path)
         assert not trace.exists()
-        pickle.loads(content)  # it would have
+        pickle.loads(content)  # unpickling does run it
         assert trace.exists()
 
     @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ class TestPickle:
         [np.int64(60), None, {1, 2}, b"bytes", bytearray(3), 1j, range(3), True],
         ids=lambda value: type(value).__name__,
     )
-    def test_nothing_but_lists_tuples_dicts_strings_and_numbers(self, value, tmp_path):
+    def test_other_types_are_rejected(self, value, tmp_path):
         samples.write(tmp_path, "Nottingham.pickle", pickle.dumps({"train": [[[value]]], "valid": [], "test": []}, 4))
         with pytest.raises(data.DataError, match=r"Nottingham.pickle"):
             prepare("nottingham", tmp_path)
@@ -81,32 +81,32 @@ class TestPickle:
             ),
         ],
     )
-    def test_broken_ones(self, content, tmp_path):
+    def test_malformed_pickles(self, content, tmp_path):
         samples.write(tmp_path, "MuseData.pickle", content)
         with pytest.raises(data.DataError, match=r"MuseData.pickle"):
             prepare("musedata", tmp_path)
 
-    def test_lists_that_name_each_other_do_not_multiply(self, tmp_path, little_memory):
+    def test_shared_lists_do_not_multiply(self, tmp_path, little_memory):
         notes = [60] * 1000
         pieces = [[notes] * 1000] * 1000  # a billion notes in a few kilobytes
         content = pickle.dumps({"train": pieces, "valid": [], "test": []}, 2)
         assert len(content) < 20_000
         samples.write(tmp_path, "MuseData.pickle", content)
-        with pytest.raises(data.DataError, match="holds more than"):
+        with pytest.raises(data.DataError, match="has more than 2000000 steps or 20000000 notes"):
             prepare("musedata", tmp_path)
 
     @pytest.mark.parametrize("content", [b"]", b"}", b"K\x01\x85", b"U\x02ab", b"M\xff\xff", b"]\x94"])
-    def test_millions_of_objects(self, content, tmp_path, monkeypatch):
+    def test_too_many_objects(self, content, tmp_path, monkeypatch):
         monkeypatch.setattr("rru.data.pickles.OBJECT_LIMIT", 50_000)
         samples.write(tmp_path, "MuseData.pickle", b"\x80\x04" + content * 60_000 + b".")
-        with pytest.raises(data.DataError, match="makes more than 50000 objects"):
+        with pytest.raises(data.DataError, match="more than 50000 objects"):
             prepare("musedata", tmp_path)
 
-    def test_a_list_within_itself(self, tmp_path):
+    def test_list_that_contains_itself(self, tmp_path):
         loop: list = []
         loop.append(loop)
         samples.write(tmp_path, "MuseData.pickle", pickle.dumps({"train": loop, "valid": loop, "test": loop}, 2))
-        with pytest.raises(data.DataError, match="a note must be a number from 21 to 108, got list"):
+        with pytest.raises(data.DataError, match="notes must be whole numbers from 21 to 108, got list"):
             prepare("musedata", tmp_path)
 
 
@@ -115,11 +115,11 @@ class TestTreebank:
         ("content", "reason"),
         [
             (b"", "is empty"),
-            (b" \n \n", "no words"),
+            (b" \n \n", "must have at least one word"),
             (b" the cat \n sat \xc3\x28 \n", "line 2, offset 15: is not UTF-8"),
         ],
     )
-    def test_a_text_that_is_none(self, content, reason, tmp_path):
+    def test_invalid_text(self, content, reason, tmp_path):
         for split in ("train", "valid", "test"):
             samples.write(tmp_path, f"ptb.{split}.txt", content if split == "valid" else b" the cat \n")
         with pytest.raises(data.DataError, match=rf"ptb.valid.txt.*{reason}"):
@@ -146,28 +146,28 @@ class TestIdx:
                 prepare("mnist", folder)
 
     @pytest.mark.parametrize("count", [4, 300_000, 2**31, 2**32 - 1])
-    def test_more_images_promised_than_there_are(self, count, mnist, little_memory):
+    def test_header_declares_too_many_images(self, count, mnist, little_memory):
         header = bytes((0, 0, 8, 3)) + struct.pack(">3I", count, 28, 28)
-        self._fails(mnist, header + bytes(3 * 784), "promises")
+        self._fails(mnist, header + bytes(3 * 784), "declares")
 
-    def test_sizes_that_would_overflow(self, mnist, little_memory):
+    def test_sizes_that_overflow(self, mnist, little_memory):
         header = bytes((0, 0, 8, 3)) + struct.pack(">3I", 2**31, 2**31, 4)
         self._fails(mnist, header, r"items must have shape \(28, 28\)")
 
     @pytest.mark.parametrize("magic", [b"\x00\x00\x08\x01", b"\x00\x00\x0d\x03", b"\x89PNG", b"<htm"])
-    def test_another_magic_number(self, magic, mnist):
+    def test_wrong_magic_number(self, magic, mnist):
         self._fails(
             mnist, magic + struct.pack(">3I", 3, 28, 28) + bytes(3 * 784), "offset 0: magic number must be 00000803"
         )
 
-    def test_cut_empty_or_longer(self, mnist):
+    def test_truncated_empty_or_too_long(self, mnist):
         content = (mnist / "train-images-idx3-ubyte").read_bytes()
-        self._fails(mnist, content[: len(content) // 2], "header promises 2352 bytes, the file has 1168")
-        self._fails(mnist, content + b"-", "header promises 2352 bytes, the file has more")
+        self._fails(mnist, content[: len(content) // 2], "header declares 2352 bytes, file has 1168")
+        self._fails(mnist, content + b"-", "header declares 2352 bytes, file has more")
         self._fails(mnist, content[:7], "header ends after 7 bytes")
         self._fails(mnist, b"", "magic number")
 
-    def test_a_folder_or_pipe_of_that_name_is_not_a_file(self, mnist):
+    def test_pipe_is_not_a_file(self, mnist):
         (mnist / "train-images-idx3-ubyte").unlink()
         os.mkfifo(mnist / "train-images-idx3-ubyte")
         with pytest.raises(data.MissingData):
@@ -195,10 +195,10 @@ class TestMat:
             prepare("jsb", folder)
 
     @pytest.mark.parametrize("compressed", [True, False])
-    def test_cut(self, compressed, tmp_path):
+    def test_truncated(self, compressed, tmp_path):
         content = samples.mat_bytes(samples.pieces(), compressed=compressed)
         self._fails(tmp_path, content[: len(content) // 2])
-        self._fails(tmp_path, content[:-1], "bytes are left|promises|early")
+        self._fails(tmp_path, content[:-1], "are left|truncated")
         self._fails(tmp_path, content[:64], "is not a MATLAB 5 file")
         self._fails(tmp_path, b"", "is empty")
 
@@ -206,36 +206,36 @@ class TestMat:
         self._fails(tmp_path, b"\x89HDF\r\n\x1a\n" + bytes(500), "offset 0")
         self._fails(tmp_path, b"MATLAB 7.3 MAT-file".ljust(126) + b"XX", "is not a MATLAB 5 file")
 
-    def test_a_bomb(self, tmp_path):
+    def test_decompression_bomb(self, tmp_path):
         packed = zlib.compress(bytes((1 << 28) + 100), 1)
         content = _mat(b"")[:128] + struct.pack("<II", 15, len(packed)) + packed
-        self._fails(tmp_path, content, "holds more than 268435456 bytes, unpacked")
+        self._fails(tmp_path, content, "has more than the 8 bytes it declares")
 
     @pytest.mark.parametrize("shape", [(2**31 - 1, 2**31 - 1), (2**16, 88), (-1, 88), (3, 88, 1)])
-    def test_dimensions_that_promise_more_than_there_is(self, shape, tmp_path, little_memory):
+    def test_dimensions_larger_than_the_file(self, shape, tmp_path, little_memory):
         self._fails(tmp_path, _mat(_matrix(9, shape, _element(2, bytes(88)))))
         self._fails(tmp_path, _mat(_matrix(9, (1, 88), _element(2, bytes(88))), shape=shape))
 
-    @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5, 16, 17])
-    def test_cells_of_anything_but_numbers(self, kind, tmp_path):
-        self._fails(tmp_path, _mat(_matrix(kind, (1, 88), _element(2, bytes(88)))), "must be a matrix of numbers")
+    @pytest.mark.parametrize("kind", [1, 2, 4, 17])
+    def test_cells_that_are_not_numeric(self, kind, tmp_path):
+        self._fails(tmp_path, _mat(_matrix(kind, (1, 88), _element(2, bytes(88)))), "must be a numeric matrix")
 
-    def test_cells_within_cells_within_cells(self, tmp_path):
+    def test_deeply_nested_cells(self, tmp_path):
         content = _matrix(9, (1, 88), _element(2, bytes(88)))
         for _ in range(2000):
             content = _matrix(1, (1, 1), content)
-        self._fails(tmp_path, _mat(content), "must be a matrix of numbers")
+        self._fails(tmp_path, _mat(content), "must be a numeric matrix")
 
     def test_complex_numbers_unknown_types_and_other_values(self, tmp_path):
         number = _element(2, bytes(88))
         self._fails(tmp_path, _mat(_matrix(9, (1, 88), number, flags=0x0800)), "complex")
-        self._fails(tmp_path, _mat(_matrix(9, (1, 88), _element(99, bytes(88)))), "unknown type 99")
+        self._fails(tmp_path, _mat(_matrix(9, (1, 88), _element(99, bytes(88)))), "unknown number type 99")
         self._fails(tmp_path, samples.mat_bytes([[np.full((2, 88), 7)], [], []]), "keys must be 0 or 1")
         self._fails(
             tmp_path, samples.mat_bytes([[np.full((2, 88), np.nan)], [], []], np.float64), "keys must be 0 or 1"
         )
         self._fails(tmp_path, samples.mat_bytes([[np.ones((2, 87))], [], []]), "must have 88 keys")
 
-    def test_the_right_file_passes(self, tmp_path):
+    def test_valid_file_is_read(self, tmp_path):
         samples.write(tmp_path, "JSB_Chorales.mat", samples.mat_bytes(samples.pieces()))
         assert prepare("jsb", tmp_path).arrays["train_offsets"][-1] > 0

@@ -31,7 +31,7 @@ def run(path, *arguments):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("benchmark") / "results.json"
-    return run(path, "--sections", "training", "inference", "streaming", "growth", "--repeats", "4")
+    return run(path, "--sections", "training", "inference", "streaming", "small", "growth", "--repeats", "4")
 
 
 def ratio(row, base):
@@ -91,8 +91,20 @@ def test_geometric_means_follow_from_the_ratios(results, kind):
 def test_streaming_and_growth_are_measured(results):
     assert set(results["streaming"]) == set(SHAPES)
     for result in results["streaming"].values():
-        assert set(result["median_seconds"]) == {"rru.RRUCell", "nn.LSTMCell"}
+        assert set(result["median_seconds"]) >= {"rru.RRUCell", "rru.stream", "nn.LSTMCell"}
+        assert set(result["int8_ratios"]) == set(result["median_seconds"]) - {
+            "rru.RRUCell",
+            "rru.stream",
+            "nn.LSTMCell",
+        }
     assert [row["steps"] for row in results["growth"]["rows"]] == [2, 4, 8]
+
+
+def test_small_layers_are_measured_beside_nn_lstm(results):
+    (row,) = results["small"]
+    for kind in ("training", "inference"):
+        assert set(row["ratios"][kind]) == set(row["us"][kind]) - {"nn.LSTM"} != set()
+        assert all(0 < ratio < math.inf for ratio in row["ratios"][kind].values())
 
 
 def test_threads_and_memory_are_measured(tmp_path):
@@ -136,3 +148,13 @@ def test_errors_name_the_value(arguments, message, capsys):
     with pytest.raises(SystemExit):
         layers.main(arguments)
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_phases_of_a_training_step_are_shown_for_the_named_shapes(tmp_path, capsys):
+    found = run(tmp_path / "phases.json", "--phases", "--shapes", "jsb,hidden-32", "--dropout", "0.5")
+    assert [row["shape"]["name"] for row in found["phases"]["rows"]] == ["jsb", "hidden-32"]
+    for row in found["phases"]["rows"]:
+        seconds = row["median_seconds"]
+        assert min(seconds["forward first"], seconds["backward last"]) > 0
+        assert all(duration >= 0 for duration in seconds.values())
+    assert "pointwise" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rru.cli import app
+from rru.cli.commands import app
 from rru.data import CATALOGUE
 from tests import web
 
@@ -45,7 +45,7 @@ def offered(server: str, monkeypatch: pytest.MonkeyPatch):
     """Puts a set called jsb, of one file with this address, in the place of the real one."""
 
     def offer(path: str) -> None:
-        monkeypatch.setattr("rru.cli.data.entry", lambda name: web.data_set(f"{server}/{path}"))
+        monkeypatch.setattr("rru.cli.data.data_set", lambda name: web.data_set(f"{server}/{path}"))
 
     return offer
 
@@ -54,9 +54,9 @@ def test_list_shows_every_set_and_where_it_is() -> None:
     out, _ = run("list")
     rows = {line.split()[0]: line for line in out.splitlines() if line.split()}
     assert set(CATALOGUE) <= set(rows)
-    assert "embedded" in rows["bach"]
+    assert "in the package" in rows["bach"]
     assert "96.1 kB" in rows["jsb"]
-    assert all("can be fetched" in rows[name] for name in CATALOGUE if name != "bach")
+    assert all("not here" in rows[name] for name in CATALOGUE if name != "bach")
     assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("data folder: "))
 
 
@@ -107,11 +107,11 @@ def test_fetch_brings_the_files_and_says_so_in_plain_lines(offered, tmp_path: Pa
     out, err = run("fetch", "jsb")
     first, second = out.splitlines()
     assert first.endswith(f" -> {tmp_path / 'data' / 'set' / 'file0'}")
-    assert second == f"set: fetched 1 file, hashes right, to {tmp_path / 'data'}"
+    assert second == f"set: downloaded 1 file with the right hash to {tmp_path / 'data'}"
     assert err == ""
     assert (tmp_path / "data" / "set" / "file0").read_bytes() == web.CONTENT
     assert "as published" in run("verify", "jsb")[0]
-    assert "here already" in run("fetch", "jsb")[0]
+    assert "already here" in run("fetch", "jsb")[0]
 
 
 @pytest.mark.parametrize("path", ["missing", "half", "changed", "endless"])
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_a_fetch_with_a_word(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_fetch_of_the_embedded_set_has_nothing_to_do() -> None:
-    assert run("fetch", "bach") == ("bach: inside the package, nothing to fetch\n", "")
+    assert run("fetch", "bach") == ("bach: part of the package, nothing to download\n", "")
 
 
 def test_verify_alone_looks_at_what_is_here(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_every_command_takes_a_data_folder() -> None:
 
 
 def test_as_a_program_of_its_own(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "rru.cli"]
+    program = [sys.executable, "-m", "rru"]
     told = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
     assert told.stdout == f"rru {version('rru')}\n"
     environment = os.environ | {"RRU_DATA_DIR": str(tmp_path / "mine")}

@@ -1,16 +1,120 @@
 """What is shown in a terminal."""
 
-import io
+import signal
+import subprocess
+import sys
 
-from rich.console import Console
+import pytest
 
 from rru.cli import display
+from rru.training import Evaluated, Started, Stepped
+from tests.cli.terminal import Terminal, screen
+
+STARTED = Started(0, 0, epochs=3, patience=7, parameters=1000, untrained_loss=60.0, metric="nll")
 
 
-def test_a_row_that_waits_for_its_turn_can_be_shown(monkeypatch):
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
-    monkeypatch.setattr(display, "err", terminal)
-    with display.bars() as progress:
-        progress.add_task("lstm", total=None, start=False, says="waits")
-    assert "0/?" in terminal.file.getvalue()
-    assert "waits" in terminal.file.getvalue()
+def steps(epoch, count=4):
+    return [Stepped(epoch, index, count, (epoch - 1) * count + index, 9.0, 10) for index in range(1, count + 1)]
+
+
+def evaluated(epoch):
+    return Evaluated(epoch, 4 * epoch, 9.0, {"nll": 8.0}, 8.0, epoch)
+
+
+@pytest.fixture
+def shown(terminal):
+    """A run's bars, with a clock that goes on by a second at each event."""
+    seconds = [0.0]
+    with display.watched() as watch:
+        watch.bars.get_time = lambda: seconds[0]
+        for task in watch.bars.tasks:
+            task._get_time = watch.bars.get_time
+
+        def show(*events):
+            for event in events:
+                seconds[0] += 1
+                watch(event)
+            return watch.bars
+
+        yield show
+
+
+def test_the_bar_of_steps_starts_again_with_each_epoch(shown):
+    bars = shown(STARTED, *steps(1), evaluated(1), *steps(2)[:2])
+    epochs, of_steps = bars.tasks
+    assert (of_steps.completed, of_steps.finished, of_steps.elapsed) == (2, False, 1)
+    assert epochs.completed == 1.5
+    assert display.Times().render(of_steps).plain == "0:01, 0:01 left"
+
+
+def test_the_time_left_leaves_out_what_was_done_before_a_run_was_resumed(shown):
+    resumed = Started(90, 360, epochs=100, patience=7, parameters=1000, untrained_loss=60.0, metric="nll")
+    bars = shown(resumed, *steps(91), evaluated(91))
+    assert display.Times().render(bars.tasks[0]).plain == "0:05, ≤ 0:45 left"
+
+
+def test_bars_are_gone_when_a_run_has_ended(terminal):
+    with display.watched() as watch:
+        for event in (STARTED, *steps(1), evaluated(1)):
+            watch(event)
+        watch.bars.refresh()
+        assert any("━" in line for line in screen(terminal.file.getvalue(), 100))
+    assert not any("━" in line for line in screen(terminal.file.getvalue(), 100))
+
+
+def test_a_row_that_waits_for_its_turn_can_be_shown(terminal):
+    with display.TrainingBars() as bars:
+        bars.add("lstm", says="waiting")
+        bars.refresh()
+        assert "0/?" in terminal.file.getvalue()
+        assert "waiting" in terminal.file.getvalue()
+
+
+def test_ctrl_c_in_a_terminal_leaves_no_bar_and_resuming_says_the_same_loss(tmp_path):
+    """Paths are whole although they are longer than a line."""
+    folder = f"runs/{'a-long-name-' * 8}"
+    started = Terminal("train", "bach", "--preset", "demo", "--threads", "1", "--run-dir", folder, folder=tmp_path)
+    started.read_until(r"epochs .*━")
+    started.read_until(r"tokens/s")
+    started.type("\x03")
+    assert started.end() == 130
+    assert not any("━" in line for line in started.screen)
+    assert f"to resume: rru resume {folder}" in started.text
+    (loss,) = [line for line in started.screen if "loss before training" in line]
+
+    again = Terminal("resume", folder, "--threads", "1", folder=tmp_path)
+    again.read_until(r"epochs .*━")
+    again.type("\x03")
+    assert again.end() == 130
+    assert loss in again.screen
+
+
+def test_output_sent_to_a_file_holds_every_line_while_bars_are_in_the_terminal(terminal, capsys):
+    with display.watched() as watch:
+        watch(STARTED)
+    assert "1,000 parameters" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_torch_is_imported_is_silent(tmp_path):
+    code = (
+        "import os, signal, sys\n"
+        "import rru.cli\n"
+        "assert 'torch' not in sys.modules\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'torch': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "rru.cli.main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, restore_signals=True
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it(tmp_path):
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import sys; sys.argv[1:] = ['--version']\n"
+    code += "import os, rru.cli; os.kill(os.getpid(), signal.SIGINT); rru.cli.main()"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert signal.SIGINT.name not in ended.stderr

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,13 +10,17 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from rru.cli import app
-from rru.cli.plan import duration
-from rru.experiments import workers
-from rru.experiments.running import Outcome
+from rru import data
+from rru.cli import plan_view
+from rru.cli.commands import app
+from rru.experiments import plans
+from rru.experiments.running import Outcome, RunState, run_state, workers
+from rru.experiments.running.estimate import MeasuredSpeed, epoch_flop, time_left
 from rru.training import Run
-from tests.experiments.chorales import entries, folder, trained
+from tests.cli.terminal import Terminal
+from tests.experiments.chorales import folder, planned, trained
 
+SIZES = ("smoke", "paper")
 BACH = ("table1", "--preset", "smoke", "--tasks", "bach")
 
 
@@ -36,8 +41,9 @@ def test_every_plan_is_a_line(rru_command):
 def test_a_plan_is_run_shown_and_not_run_again(rru_command, tmp_path):
     one = (*BACH, "--cells", "rru", "--seeds", "0-1")
     before = rru_command("plan", *one).output
-    assert "Results: 0 of 2; 2 left." in before
-    assert "Time left: unknown" in before
+    assert "0 of 2 runs done, 2 left." in before
+    assert "a rough estimate: about" in before
+    assert "for 2 runs one after another on one thread" in before
     ran = rru_command("run", *one, "--threads", "1")
     assert ran.exit_code == 0, ran.output
     assert "1 worker, 1 thread each" in ran.output
@@ -45,22 +51,28 @@ def test_a_plan_is_run_shown_and_not_run_again(rru_command, tmp_path):
     after = rru_command("plan", *one, "--seeds", "0-2").output
     for path in tmp_path.glob("runs/bach/rru/*/result.json"):
         assert f"finished: nll {json.loads(path.read_bytes())['test']['nll']:.4f} after 2 epochs" in after
-    assert "Results: 2 of 3; 1 left." in after
-    assert "an estimate by the runs that ended: about" in after
+    assert "2 of 3 runs done, 1 left." in after
+    assert "estimated from runs that have ended: about" in after
+    assert "rough" not in after
     again = rru_command("run", *one)
-    assert (again.exit_code, "0 of 2 runs to do" in again.output, "begins" in again.output) == (0, True, False)
+    assert (again.exit_code, "0 of 2 runs to do" in again.output, "starts" in again.output) == (0, True, False)
 
 
 def test_states_are_shown(rru_command, tmp_path):
-    rru, gru, lstm, mogrifier = entries("rru,gru,lstm,mogrifier")
+    rru, gru, lstm, mogrifier = planned("rru,gru,lstm,mogrifier")
     runs = tmp_path / "runs"
     trained([rru], runs)
-    Run.create(folder(gru, runs), gru.config).append({"kind": "epoch", "epoch": 1})
+    Run.create(folder(gru, runs), gru.config).append({"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}})
     folder(lstm, runs).mkdir(parents=True)
     (folder(lstm, runs) / "error.txt").write_text("the disk is full\n\nTraceback\n")
     with Run.create(folder(mogrifier, runs), mogrifier.config).locked():
         shown = rru_command("plan", *BACH).output
-    for said in ("finished: nll", "unfinished at epoch 1", "failed at epoch 0", "running at epoch 0"):
+    for said in (
+        "finished: nll",
+        "unfinished at epoch 1, best 9.5000",
+        "failed at epoch 0",
+        "running at epoch 0",
+    ):
         assert said in shown
     assert "bach, LSTM, seed 0: the disk is full" in shown
 
@@ -74,11 +86,11 @@ def test_a_large_plan_is_summed_up_unless_all_is_asked_for(rru_command):
 
 def test_of_many_runs_the_best_is_chosen_by_validation(rru_command, tmp_path):
     """The test's score shown is that run's, not the best of all tests."""
-    (rru,) = entries("rru")
+    (rru,) = planned("rru")
     trained([rru], tmp_path / "runs")
     result = json.loads((folder(rru, tmp_path / "runs") / "result.json").read_bytes())
     for seed, (best, test) in enumerate([(3.0, 1.0), (2.0, 4.0), (5.0, 3.0)], start=1):
-        (one,) = entries("rru", str(seed))
+        (one,) = planned("rru", str(seed))
         Run.create(folder(one, tmp_path / "runs"), one.config).write_result(
             {**result, "best": best, "test": {"nll": test}}
         )
@@ -111,7 +123,7 @@ def test_runs_of_another_process_are_said_to_be_left_to_it(rru_command, monkeypa
     _pretend(monkeypatch, "busy", "finished", "finished", "busy")
     ran = rru_command("run", *BACH)
     assert ran.exit_code == 0
-    assert "2 runs left to another process that trains them" in ran.output
+    assert "2 runs skipped: another process is training them" in ran.output
 
 
 @pytest.mark.parametrize(
@@ -123,6 +135,7 @@ def test_runs_of_another_process_are_said_to_be_left_to_it(rru_command, monkeypa
         (("run", "table1", "--cells", "rru,gruu"), "did you mean 'gru'"),
         (("run", *BACH, "--on", "moon"), "on must be one of here, ray; got 'moon'"),
         (("plan", "--preset", "tiny"), "preset must be one of"),
+        (("plan", "table1", "--watch", "--preset", "tiny"), "preset must be one of"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
@@ -132,26 +145,99 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, argume
     assert len(ran.output.splitlines()) == 1
 
 
-def test_times_are_said_as_people_do():
-    said = [duration(seconds) for seconds in (0.2, 45, 200, 9000, 400_000)]
-    assert said == ["about 1 second", "about 45 seconds", "about 3.3 minutes", "about 2.5 hours", "about 4.6 days"]
+def test_watching_a_plan_tells_of_every_change_until_all_runs_have_ended(rru_command, tmp_path, monkeypatch):
+    (rru,) = planned("rru")
+    runs = tmp_path / "runs"
+    Run.create(folder(rru, runs), rru.config).append({"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}})
+    waits = []
+
+    def wait(seconds, stop):
+        waits.append(seconds)
+        trained([rru], runs)
+        return stop()
+
+    monkeypatch.setattr(plan_view, "stopped_within", wait)
+    shown = rru_command("plan", *BACH, "--cells", "rru", "--watch", "--every", "3")
+    assert shown.exit_code == 0, shown.output
+    said = [line for line in shown.output.splitlines() if line.startswith("bach")]
+    assert said[0] == "bach, RRU, seed 0: unfinished at epoch 1, best 9.5000"
+    assert re.fullmatch(r"bach, RRU, seed 0: finished: nll [\d.]+ after 2 epochs", said[1])
+    assert waits == [3]
+    assert "1 of 1 run done, 0 left." in shown.output
+
+
+def test_watching_a_plan_in_a_terminal_is_live_and_ends_with_ctrl_c(tmp_path):
+    (rru,) = planned("rru")
+    Run.create(folder(rru, tmp_path / "runs"), rru.config).append(
+        {"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}}
+    )
+    watching = Terminal("plan", *BACH, "--watch", "--every", "0.2", folder=tmp_path)
+    watching.read_until("best 9.5000")
+    Run(folder(rru, tmp_path / "runs")).append({"kind": "epoch", "epoch": 2, "validation": {"nll": 8.5}})
+    watching.read_until("best 8.5000")
+    watching.type("\x03")
+    assert watching.end() == 0
+    assert sum("best 8.5" in line for line in watching.screen) == 1
+    assert any("1 unfinished, 3 missing" in line for line in watching.screen)
+
+
+def test_the_time_of_runs_unlike_any_that_ended_follows_from_their_flop(tmp_path):
+    rru, gru = planned("rru,gru")
+    trained([rru], tmp_path)
+    states = [run_state(entry, tmp_path) for entry in (rru, gru)]
+    (left,) = time_left([rru, gru], states, tmp_path, lambda entry: epoch_flop(entry) / 7)
+    assert left.run is gru
+    assert left.measured
+    assert left.seconds == pytest.approx(14)  # seven seconds an epoch, and the other cell took two epochs
+    assert time_left([gru], states[1:], tmp_path, lambda entry: None)[0].seconds is None
+
+
+def test_a_run_that_ends_by_patience_is_assumed_to_take_several_times_its_patience(tmp_path):
+    those = plans.load("table1", "paper", tasks=["jsb", "enwik8"], cells=["rru"]).runs
+    left = time_left(those, [RunState("missing")] * 2, tmp_path, lambda entry: 1.0)
+    assert [one.epochs for one in left] == [7 * 7, 7 * 3]  # of at most 1000
+
+
+def test_the_time_left_says_what_it_assumes_and_which_tasks_take_longest(tmp_path):
+    view = plan_view.PlanView(plans.load("table1", "paper"), tmp_path, lambda entry: 5e10)
+    _, said = view.left(view.look())
+    assert re.search(r"about [0-9.]+ years for 44 runs \(enwik8 [0-9.]+ days, text8 [0-9.]+ days, ptb-chars ", said)
+    assert said.endswith("No run like them has ended yet, so this assumes 21 to 77 epochs.")
+
+
+def test_flop_grow_with_parameters_and_steps_in_time():
+    small, paper = (plans.load("table1", preset, tasks=["musedata"], cells=["rru"]).runs[0] for preset in SIZES)
+    steps = data.data_set("musedata").statistics["steps"]
+    budget = paper.config.model.budget
+    assert epoch_flop(paper) == budget * (6 * steps[0] + 2 * steps[1])
+    assert epoch_flop(small) < epoch_flop(paper) / 100
+    every = [entry for preset in ("paper", "cpu") for entry in plans.load("table1", preset).runs]
+    assert None not in map(epoch_flop, every)
+
+
+def test_the_speed_of_every_kind_of_task_is_measured_once_each():
+    speed = MeasuredSpeed()
+    chosen = plans.load("table1", "smoke", tasks=["jsb", "ptb-words", "imdb", "mnist"], cells=["gru"]).runs
+    before = [speed(entry) for entry in chosen]
+    assert all(1e6 < each < 1e13 for each in before)
+    assert [speed(entry) for entry in chosen] == before
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_all_workers_and_the_same_command_goes_on(tmp_path):
     """Ctrl-C reaches the whole group of processes, as in a terminal."""
-    command = [sys.executable, "-m", "rru.cli", "run", *BACH, "--workers", "2", "--threads", "1"]
+    command = [sys.executable, "-m", "rru", "run", *BACH, "--workers", "2", "--threads", "1"]
     options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     options["env"] = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, start_new_session=True, **options) as first:
         for line in first.stdout:
-            if "begins" in line:
+            if "starts" in line:
                 os.killpg(first.pid, signal.SIGINT)
                 break
         said = first.stdout.read()
     assert first.returncode == 130
-    assert "stopping after the current steps" in said
-    assert "stopped; the same command goes on" in said
+    assert "stopping after the current step" in said
+    assert "stopped; run the same command again to resume" in said
     assert "Traceback" not in said
     again = subprocess.run(command, check=True, **options)
     assert "4 of 4 runs to do" in again.stdout

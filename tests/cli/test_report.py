@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import rru
-from rru.cli import app
+from rru.cli.commands import app
 from tests.report.samples import preset, write_run
 
 
@@ -29,7 +29,7 @@ def test_it_makes_a_page_of_the_runs_in_runs(rru_report, tmp_path):
     assert ran.output.splitlines() == [
         "paper: Table 1: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
         "paper: Convergence: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
-        "1 run (1 finished); in report.html",
+        "1 run (1 finished); written to report.html",
     ]
     assert "7.8000" in (tmp_path / "report.html").read_text()
 
@@ -39,7 +39,7 @@ def test_it_takes_folders_and_files(rru_report, tmp_path):
     write_run(tmp_path / "two", preset(cell="gru"), 8.5)
     ran = rru_report("one", "two", "-o", "out/page.html", "--csv", "out/n.csv", "--markdown", "out/n.md")
     assert ran.exit_code == 0, ran.output
-    assert "2 runs (2 finished); in out/page.html, out/n.csv, out/n.md" in ran.output
+    assert "2 runs (2 finished); written to out/page.html, out/n.csv, out/n.md" in ran.output
     for name in ("page.html", "n.csv", "n.md"):
         assert "8.5" in (tmp_path / "out" / name).read_text()
 
@@ -73,7 +73,7 @@ def test_a_place_that_cannot_be_written_is_one_line(rru_report, tmp_path):
 
 def test_ctrl_c_ends_watching_and_leaves_a_page_that_rests(tmp_path):
     write_run(tmp_path / "runs", preset(), 7.8)
-    command = [sys.executable, "-m", "rru.cli", "report", "--watch", "--every", "3600"]
+    command = [sys.executable, "-m", "rru", "report", "--watch", "--every", "3600"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(Path(rru.__file__).parents[1])}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as watching:
         try:

@@ -1,16 +1,15 @@
 """Training by command, on the embedded chorales."""
 
-import io
 import json
-import sys
+import re
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from rru.cli import app, display
+from rru.cli.commands import app
 from rru.cli.demo import sparkline
-from rru.experiments import presets
+from rru.settings import presets
+from tests.cli.terminal import screen
 
 
 @pytest.fixture
@@ -42,7 +41,8 @@ def test_the_same_command_again_shows_the_same_result_and_trains_nothing(rru_com
     assert first.exit_code == again.exit_code == 0
     assert "epoch 1" in first.output
     assert "epoch 1" not in again.output
-    assert first.output.splitlines()[-2] == again.output.splitlines()[-2]  # the test's scores
+    assert first.output.splitlines()[-4:] == again.output.splitlines()[-4:]
+    assert first.output.splitlines()[-3].startswith("test ")
 
 
 def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
@@ -65,6 +65,22 @@ def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
     assert rru_command("resume", "runs/mine").exit_code == 0
 
 
+def test_runs_of_a_cell_can_be_told_apart(rru_command):
+    for more in ((), ("--seed", "3"), ("--set", "lr=0.02"), ("--set", "budget=30k", "--set", "epochs=1")):
+        rru_command(*smoke("--cell", "lstm", "--set", "limit=2", *more))
+    head, *rows = [re.split(r" {2,}", line) for line in rru_command("runs").output.splitlines()]
+    assert head[:3] == ["task", "cell", "preset"]
+    shown = sorted((row[3], row[-3]) for row in rows)
+    assert shown == [
+        ("0", "limit=2"),
+        ("0", "limit=2 budget=30k epochs=1"),
+        ("0", "limit=2 lr=0.02"),
+        ("3", "limit=2"),
+    ]
+    assert all(re.fullmatch(r"nll \d+\.\d{4}", row[6]) for row in rows)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", row[-2]) for row in rows)
+
+
 def test_a_run_with_a_broken_result_does_not_hide_the_others(rru_command, tmp_path):
     for name in ("broken", "an [odd] name", "empty"):
         rru_command(*smoke("--set", "limit=1", "--set", "epochs=1", "--run-dir", f"runs/{name}"))
@@ -72,8 +88,10 @@ def test_a_run_with_a_broken_result_does_not_hide_the_others(rru_command, tmp_pa
     (tmp_path / "runs/empty/result.json").write_text("{}")
     ran = rru_command("runs")
     assert ran.exit_code == 0
-    assert ran.output.count("left out: ") == 2
-    assert "  runs/an [odd] name\n" in ran.output
+    assert "runs/broken/result.json: cannot be read" in ran.output
+    assert "runs/empty: result.json is of another version of rru: it lacks best, best_epoch" in ran.output
+    assert re.search(r"finished .*  runs/an \[odd\] name\n", ran.output)
+    assert ran.output.count("  damaged  ") == 2
 
 
 def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
@@ -93,7 +111,8 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
         (smoke("--set", "lrr=1"), "did you mean optimiser.lr"),
         (smoke("--set", "dropout=2"), "model.dropout must be"),
         (("train", "bch"), "did you mean 'bach'"),
-        (("resume", "nowhere"), "nowhere: is not a run's folder"),
+        (("train", "bach", "--preset", "big"), "preset must be one of paper, cpu, smoke, best, demo; got 'big'"),
+        (("resume", "nowhere"), "nowhere: is not a run: it has no config.toml"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
@@ -107,11 +126,10 @@ def test_a_learning_curve_is_drawn_from_low_to_high():
     assert sparkline([3.0, 2.0, 1.0], 1.0, 3.0) == "█▅▁"
 
 
-def test_the_demo_in_a_terminal_shows_every_cell_at_work_then_a_table_and_curves(rru_command, tmp_path, monkeypatch):
-    module, load = sys.modules["rru.cli.demo"], presets.load
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
-    for each in (module, display):
-        monkeypatch.setattr(each, "err", terminal)
+def test_the_demo_shows_every_cell_at_work_then_results_and_the_second_time_only_results(
+    rru_command, tmp_path, monkeypatch, terminal
+):
+    load = presets.load
     few = ["task.limit=2", "task.evaluation_limit=2"]
     monkeypatch.setattr(presets, "load", lambda task, cell, size: presets.override(load(task, cell, "smoke"), few))
     ran = rru_command("demo")
@@ -120,6 +138,15 @@ def test_the_demo_in_a_terminal_shows_every_cell_at_work_then_a_table_and_curves
         assert f"{cell:<9}" in terminal.file.getvalue()
         (result,) = tmp_path.glob(f"runs/bach/{cell}/*/result.json")
         assert f"{json.loads(result.read_bytes())['test']['nll']:.3f}" in ran.output
-    assert "waits" in terminal.file.getvalue()
+    assert "waiting" in terminal.file.getvalue()
     assert "▁" in ran.output
     assert "█" in ran.output
+    assert not any("━" in line for line in screen(terminal.file.getvalue(), 100))
+
+    terminal.file.truncate(0)
+    again = rru_command("demo")
+    assert "Trained before: rru, gru, lstm, mogrifier." in again.output
+    assert "━" not in terminal.file.getvalue()
+    assert again.output.splitlines()[2:] == ran.output.splitlines()[1:]
+    for path in tmp_path.glob("runs/bach/*/*"):
+        assert str(path.relative_to(tmp_path)) in [line[7:] for line in again.output.splitlines()]

@@ -1,19 +1,16 @@
 """Searching by command."""
 
-import io
 import json
 import os
 import re
 import shlex
-import sys
 
 import pytest
 import torch
-from rich.console import Console
 from typer.testing import CliRunner
 
-from rru.cli import app, display
-from rru.experiments import execute
+from rru.cli.commands import app
+from rru.training import find_runs, from_config
 from tests.experiments.searcher import toy_runs
 
 
@@ -31,7 +28,7 @@ def _quick(monkeypatch):
 def rru_command(tmp_path, monkeypatch):
     """Runs a command in an empty folder, on runs of milliseconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(execute, "assemble", toy_runs)
+    monkeypatch.setattr(from_config, "assemble", toy_runs)
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
 
@@ -52,11 +49,19 @@ def test_a_search_ends_with_the_winner_its_test_and_how_to_train_it(rru_command,
     (figure,) = tmp_path.glob("runs/bach/rru/studies/*/importance.svg")
     assert "optimiser.lr" in figure.read_text()
 
-    (command,) = re.findall(r"^train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
+    (command,) = re.findall(r"^to train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
     again = rru_command(*shlex.split(command))
     assert again.exit_code == 0
     assert f"nll {best['test']['nll']:.4f}" in again.output
-    assert len(execute.find_runs(tmp_path)) == 3  # it names the very run
+    assert len(find_runs(tmp_path)) == 3  # it names the very run
+
+
+def test_a_cell_of_ones_own_is_searched_and_the_command_names_its_file(rru_command, janet):
+    ran = rru_command("--cells", janet, "tune", "bach", "--cell", "janet", "--preset", "smoke", "--trials", 1)
+    assert ran.exit_code == 0, ran.output
+    (command,) = re.findall(r"^to train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
+    assert shlex.split(command)[:2] == ["--cells", str(janet)]
+    assert rru_command(*shlex.split(command)).exit_code == 0
 
 
 def test_the_same_command_again_runs_nothing_and_one_with_more_trials_the_rest(rru_command, tmp_path):
@@ -77,10 +82,7 @@ def test_show_runs_nothing_and_tests_nothing_before_the_end(rru_command, tmp_pat
     assert "test" not in unfinished
 
 
-def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, monkeypatch):
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
-    monkeypatch.setattr(display, "err", terminal)
-    monkeypatch.setattr(sys.modules["rru.cli.tune"], "err", terminal)  # the command has the module's name
+def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, terminal):
     ran = rru_command(*smoke())
     assert ran.exit_code == 0, ran.output
     assert "trial 0:" not in ran.output
@@ -96,7 +98,7 @@ def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, monkeypatch):
         (smoke("--set", "lr"), "a change must be key=value"),
         (
             smoke("--cell", "gru", "--set", "lr=1e-3", "--set", "dropout=0", "--set", "budget=30k"),
-            "something to search",
+            "nothing is left to search",
         ),
     ],
 )
@@ -112,4 +114,4 @@ def test_the_chorales_themselves_can_be_searched(tmp_path):
         app, ["tune", "bach", "--cell", "gru", "--preset", "smoke", "--trials", "2", "--runs", str(tmp_path)]
     )
     assert ran.exit_code == 0, ran.output
-    assert len(execute.find_runs(tmp_path)) == 2
+    assert len(find_runs(tmp_path)) == 2

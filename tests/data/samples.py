@@ -1,4 +1,4 @@
-"""Small files in the formats of the real data sets, made for tests."""
+"""Builds small files in the formats of the real data sets."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ WORDS = {
 
 
 def pieces(seed=0, counts=(3, 2, 1)):
-    """Piano rolls, a list for each split."""
+    """Random piano rolls, a list per split."""
     generator = np.random.default_rng(seed)
     return [
         [(generator.random((int(generator.integers(1, 9)), 88)) < 0.05).astype(np.uint8) for _ in range(count)]
@@ -61,7 +61,7 @@ def zip_bytes(name, data):
 
 
 def tar_bytes(members, packed=True, form=tarfile.GNU_FORMAT):
-    """A tar of (name, content) pairs; a TarInfo may stand for a name."""
+    """A tar archive of (name, content) pairs; a name may also be a TarInfo."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz" if packed else "w", format=form) as archive:
         for name, data in members:
@@ -73,7 +73,7 @@ def tar_bytes(members, packed=True, form=tarfile.GNU_FORMAT):
 
 
 def reviews(train=10, test=4):
-    """Names and contents of a small aclImdb."""
+    """Yields names and contents of a small aclImdb."""
     for split, count in (("train", train), ("test", test)):
         for label, word in (("neg", "bad"), ("pos", "good")):
             for number in range(count):

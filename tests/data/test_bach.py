@@ -1,4 +1,4 @@
-"""The embedded chorales: what is in them, that they are apart by split, and that the script makes them again."""
+"""The embedded chorales: content, disjoint splits, and the script that makes them."""
 
 import importlib.util
 import subprocess
@@ -18,18 +18,18 @@ SPLITS = ("train", "valid", "test")
 
 
 def piece(name: str) -> np.ndarray:
-    """One chorale's voices (T, 4), by its name."""
+    """The voices (T, 4) of a chorale."""
     every = [found for names in bach.names().values() for found in names]
     return bach.voices()[every.index(name)]
 
 
 def intervals(voices: np.ndarray) -> list[int]:
-    """The soprano's melodic steps, whatever the key, repeated notes taken as one."""
+    """The melodic intervals of the soprano, without repeated notes."""
     steps = np.diff(voices[voices[:, 0] > 0, 0].astype(int))
     return steps[steps != 0].tolist()
 
 
-def test_loads_with_no_network_and_no_data_folder(tmp_path, monkeypatch):
+def test_load_needs_no_network_and_no_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RRU_DATA_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setattr("socket.socket", None)
     music = data.load("bach")
@@ -39,7 +39,7 @@ def test_loads_with_no_network_and_no_data_folder(tmp_path, monkeypatch):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_rolls_are_zeros_and_ones_of_four_voices_in_singing_range():
+def test_rolls_are_binary_with_up_to_four_notes_in_vocal_range():
     music = bach.load()
     every = np.concatenate([*music.train, *music.valid, *music.test])  # (19683, 88)
     assert every.dtype == np.uint8
@@ -48,25 +48,25 @@ def test_rolls_are_zeros_and_ones_of_four_voices_in_singing_range():
     sounding = every.sum(axis=1)
     assert sounding.min() >= 1
     assert sounding.max() == 4
-    assert 3.8 < sounding.mean() < 4  # two voices may sing one note
+    assert 3.8 < sounding.mean() < 4  # two voices may sing the same note
     keys = np.flatnonzero(every.any(axis=0)) + 21
     assert (keys.min(), keys.max()) == (36, 81)  # from a bass's low C to a soprano's high A
 
 
-def test_pieces_have_the_length_of_a_hymn():
+def test_pieces_have_24_to_192_steps():
     lengths = [len(voices) for voices in bach.voices()]
     assert (min(lengths), max(lengths)) == (24, 192)
     assert 40 < np.median(lengths) < 60
 
 
-def test_voices_lie_in_order_from_soprano_to_bass():
+def test_voices_are_ordered_from_soprano_to_bass():
     voices = np.concatenate(bach.voices()).astype(int)
     means = [column[column > 0].mean() for column in voices.T]
     assert means == sorted(means, reverse=True)
     assert np.count_nonzero(voices == 0) < 0.001 * voices.size
 
 
-def test_a_chorale_everyone_knows_is_note_for_note_right():
+def test_notes_of_two_known_chorales():
     christe = piece("bwv66.6")  # "Christ ist erstanden" in F sharp minor, 9 bars of four quarters
     assert len(christe) == 36
     assert christe[0].tolist() == [73, 64, 57, 57]  # upbeat: C#5 E4 A3 A3
@@ -127,7 +127,7 @@ def test_settings_of_one_hymn_and_copies_of_one_piece_stay_together():
         assert len({split_of[name] for name in family}) == 1, family
 
 
-def test_the_file_is_small_and_holds_plain_arrays():
+def test_file_is_small_and_contains_plain_arrays():
     with resources.as_file(FILE) as path:
         assert path.stat().st_size < 100_000
         with np.load(path, allow_pickle=False) as arrays:
@@ -144,7 +144,7 @@ def script():
     return module
 
 
-def test_split_and_bytes_follow_from_the_pieces_alone(script, tmp_path):
+def test_script_writes_the_same_file_from_the_same_pieces(script, tmp_path):
     every = [name for names in bach.names().values() for name in names]
     pieces = dict(zip(every, bach.voices(), strict=True))
     script.write({name: pieces[name] for name in sorted(pieces, key=script.natural)}, tmp_path / "again.npz")
@@ -157,7 +157,7 @@ def note(pitch: str, duration: int, extra: str = "") -> str:
     return f"<note>{extra}<pitch>{written}</pitch><duration>{duration}</duration></note>"
 
 
-def test_the_script_reads_what_sounds_on_each_quarter(script, tmp_path):
+def test_script_reads_the_notes_on_each_quarter(script, tmp_path):
     grace = "<note><grace/><pitch><step>G</step><octave>5</octave></pitch></note>"
     rest = "<note><rest/><duration>4</duration></note>"
     soprano = [  # an upbeat, then two bars; two divisions to a quarter, later four
@@ -179,19 +179,7 @@ def test_the_script_reads_what_sounds_on_each_quarter(script, tmp_path):
     assert script.read_chorale(tmp_path / "duet.xml") is None
 
 
-def test_the_catalogue_has_its_counts():
-    music = bach.load()
-    splits = [getattr(music, split) for split in SPLITS]
-    statistics = data.entry("bach").statistics
-    assert statistics["pieces"] == [len(pieces) for pieces in splits]
-    assert statistics["steps"] == [sum(map(len, pieces)) for pieces in splits]
-
-
-def test_the_card_says_it_is_not_jsb():
-    assert "not JSB Chorales" in data.entry("bach").description
-
-
 @pytest.mark.skipif(importlib.util.find_spec("music21") is None, reason="music21 is not installed")
-def test_the_script_makes_the_same_file_again(tmp_path):
+def test_script_reproduces_the_file_from_music21(tmp_path):
     subprocess.run([sys.executable, ROOT / "tools" / "make_bach.py", tmp_path / "again.npz"], check=True)
     assert (tmp_path / "again.npz").read_bytes() == FILE.read_bytes()

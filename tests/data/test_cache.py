@@ -1,6 +1,5 @@
-"""Prepared forms: made once, memory-mapped, never half, never stale."""
+"""The cache of prepared data sets: memory-mapped, complete and up to date."""
 
-import multiprocessing
 import os
 
 import numpy as np
@@ -13,7 +12,7 @@ from tests.data import samples
 
 @pytest.fixture
 def loads(tmp_path, monkeypatch):
-    """Loads a small text8, and counts how often it was prepared."""
+    """Returns a function that loads a small text8 and counts how often it was prepared."""
     samples.write(tmp_path, "text8", b"abcd" * 100)
     calls = []
     prepare = text.prepare_bytes
@@ -30,7 +29,7 @@ def _folder(cache):
     return folder
 
 
-def test_the_second_time_nothing_is_prepared_and_memory_is_mapped(loads):
+def test_second_load_uses_memory_mapped_cache(loads):
     first, _ = loads()
     again, count = loads()
     assert count == 1
@@ -39,7 +38,7 @@ def test_the_second_time_nothing_is_prepared_and_memory_is_mapped(loads):
     np.testing.assert_array_equal(again.train, first.train)
 
 
-def test_a_changed_source_is_prepared_anew(loads, tmp_path):
+def test_changed_source_is_prepared_again(loads, tmp_path):
     loads()
     samples.write(tmp_path, "text8", b"abce" * 100)
     changed, count = loads()
@@ -47,21 +46,26 @@ def test_a_changed_source_is_prepared_anew(loads, tmp_path):
     assert "e" in changed.vocabulary.ids
 
 
-def test_a_source_that_was_only_touched_is_not_prepared_anew(loads, tmp_path):
+def test_touched_source_is_not_prepared_again(loads, tmp_path):
     loads()
     os.utime(tmp_path / "text8", (1, 1))
     assert loads()[1] == 1
 
 
-def test_other_code_prepares_anew(loads, monkeypatch):
+def test_new_cache_version_prepares_again(loads, monkeypatch):
     loads()
     monkeypatch.setattr("rru.data.cache.VERSION", "next")
     assert loads()[1] == 2
 
 
-@pytest.mark.parametrize("file", ["train.npy", "index.json"])
-@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "gone", "objects"])
-def test_a_damaged_form_is_found_out_and_made_again(file, damage, loads, cache):
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        *(("train.npy", damage) for damage in ("truncated", "changed", "empty", "missing", "objects")),
+        *(("index.json", damage) for damage in ("truncated", "changed", "missing")),
+    ],
+)
+def test_damaged_cache_is_detected_and_rebuilt(file, damage, loads, cache):
     first, _ = loads()
     path = _folder(cache) / file
     content = path.read_bytes()
@@ -69,8 +73,9 @@ def test_a_damaged_form_is_found_out_and_made_again(file, damage, loads, cache):
     np.save(objects, np.array([print], dtype=object), allow_pickle=True)
     changed = content[:-2] + bytes((content[-2] ^ 1,)) + content[-1:]
     path.unlink()
-    if damage != "gone":
-        damaged = {"cut": content[: len(content) // 2], "changed": changed, "empty": b"", "objects": objects.getvalue()}
+    if damage != "missing":
+        truncated = content[: len(content) // 2]
+        damaged = {"truncated": truncated, "changed": changed, "empty": b"", "objects": objects.getvalue()}
         path.write_bytes(damaged[damage])
     again, count = loads()
     assert count == 2
@@ -79,7 +84,7 @@ def test_a_damaged_form_is_found_out_and_made_again(file, damage, loads, cache):
     assert [entry.name for entry in cache.iterdir() if entry.name.startswith(".")] == []
 
 
-def test_a_changed_vocabulary_is_found_out(loads, cache):
+def test_changed_vocabulary_is_detected(loads, cache):
     first, _ = loads()
     index = _folder(cache) / "index.json"
     index.write_bytes(index.read_bytes().replace(b'"c"', b'"z"'))
@@ -88,7 +93,7 @@ def test_a_changed_vocabulary_is_found_out(loads, cache):
     assert again.vocabulary == first.vocabulary
 
 
-def test_a_damaged_header_is_found_out_wherever_it_is(loads, cache):
+def test_damage_anywhere_in_an_array_header_is_detected(loads, cache):
     first, _ = loads()
     path = _folder(cache) / "valid.npy"
     content = path.read_bytes()
@@ -98,13 +103,7 @@ def test_a_damaged_header_is_found_out_wherever_it_is(loads, cache):
         np.testing.assert_array_equal(again.valid, first.valid)
 
 
-def test_a_process_killed_while_writing_leaves_no_half_form(loads, cache):
-    loads()
-    (_folder(cache) / "index.json").unlink()  # what is written last
-    assert loads()[1] == 2
-
-
-def test_what_a_killed_process_left_is_removed_in_time(loads, cache):
+def test_temporary_folders_are_removed_after_a_day(loads, cache):
     samples.write(cache / ".text8-old.x", "train.npy", b"half")
     samples.write(cache / ".text8-new.x", "train.npy", b"another process is at work")
     os.utime(cache / ".text8-old.x", (1, 1))
@@ -113,34 +112,34 @@ def test_what_a_killed_process_left_is_removed_in_time(loads, cache):
     assert (cache / ".text8-new.x").exists()
 
 
-def test_a_failure_while_writing_leaves_nothing_and_the_set_still_loads(loads, cache, monkeypatch):
+def test_full_disk_leaves_nothing_in_the_cache_and_the_data_set_still_loads(loads, cache, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rru.data.cache._flush", full)
+    monkeypatch.setattr("rru.data.cache.flush_file", full)
     with pytest.warns(RuntimeWarning, match="No space left on device"):
         loaded, _ = loads()
     assert len(loaded.train) == 360
     assert [path for path in cache.iterdir() if path.name != "sources"] == []
 
 
-def test_a_failed_preparation_leaves_nothing(cache, tmp_path):
+def test_failed_preparation_leaves_nothing(cache, tmp_path):
     samples.write(tmp_path, "text8", b"too short")
     with pytest.raises(data.DataError, match="at least 20 bytes"):
         data.load("text8", tmp_path, verify=False)
     assert [path for path in cache.iterdir() if path.name != "sources"] == []
 
 
-def _load_in_process(folder, answers):
+def _load_in_process(folder, cache, answers):
+    os.environ["RRU_CACHE_DIR"] = str(cache)
     loaded = data.load("text8", folder, verify=False)
     answers.put((int(loaded.train.sum()), len(loaded.vocabulary)))
 
 
-def test_two_processes_at_once_both_get_the_set(tmp_path, cache):
+def test_two_processes_can_load_at_once(processes, tmp_path, cache):
     samples.write(tmp_path, "text8", b"abcd" * 1_000_000)
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    both = [context.Process(target=_load_in_process, args=(tmp_path, answers)) for _ in range(2)]
+    answers = processes.Queue()
+    both = [processes.Process(target=_load_in_process, args=(tmp_path, cache.parent, answers)) for _ in range(2)]
     for process in both:
         process.start()
     got = [answers.get(timeout=60) for _ in both]

@@ -1,4 +1,4 @@
-"""docs/data.md has one card for each set, with the catalogue's own numbers."""
+"""docs/data.md describes every data set with the counts of the catalogue."""
 
 import re
 from pathlib import Path
@@ -11,13 +11,13 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_the_card_has_counts_licence_and_citation(name: str) -> None:
+def test_section_has_counts_licence_and_citation(name: str) -> None:
     this = CATALOGUE[name]
     card = DOCUMENT.split(f"### {name}: {this.title}\n")[1].split("\n### ")[0]
     rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", card, re.MULTILINE))
     assert rows.pop("cite") == this.citation
     licence = rows.pop("licence")
-    assert licence == this.licence or this.embedded  # of which the document says more
+    assert licence == this.licence or this.embedded  # the document says more about the embedded one
     counts = {what: value if isinstance(value, list) else [value] for what, value in this.statistics.items()}
     expected = {
         what.replace("_", " "): " / ".join(f"{number:,}" for number in numbers)
@@ -27,5 +27,5 @@ def test_the_card_has_counts_licence_and_citation(name: str) -> None:
     assert rows == expected
 
 
-def test_there_is_no_card_for_a_set_that_is_not_there() -> None:
+def test_sections_are_those_of_the_catalogue() -> None:
     assert re.findall(r"^### ([\w-]+):", DOCUMENT, re.MULTILINE) == list(CATALOGUE)

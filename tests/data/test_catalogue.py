@@ -1,4 +1,4 @@
-"""The catalogue says where every set comes from, and an unknown or missing set is answered with what to do."""
+"""The catalogue is complete, and errors for unknown or missing data sets say what to do."""
 
 import re
 
@@ -10,13 +10,13 @@ ALL = ["bach", "jsb", "nottingham", "musedata", "piano-midi", "ptb-words", "ptb-
 ALL += ["mnist", "pmnist"]
 
 
-def test_every_set_of_the_paper_is_there():
+def test_catalogue_has_every_data_set_of_the_paper():
     assert list(data.CATALOGUE) == ALL
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_entry_is_complete(name):
-    entry = data.entry(name)
+def test_entry_is_complete(name):
+    entry = data.data_set(name)
     assert entry.name == name
     assert entry.title
     assert entry.description
@@ -32,35 +32,35 @@ def test_an_entry_is_complete(name):
         assert ".." not in file.path
 
 
-def test_a_view_reads_the_files_of_another_set():
-    assert data.entry("ptb-chars").files == data.entry("ptb-words").files
-    assert data.entry("pmnist").files == data.entry("mnist").files
+def test_views_share_the_files_of_another_data_set():
+    assert data.data_set("ptb-chars").files == data.data_set("ptb-words").files
+    assert data.data_set("pmnist").files == data.data_set("mnist").files
 
 
-def test_a_misspelt_name_is_answered_with_the_right_one():
+def test_misspelt_name_gets_a_suggestion():
     with pytest.raises(ValueError, match="got 'PTB_words'; did you mean 'ptb-words'"):
         data.load("PTB_words")
 
 
-def test_a_missing_set_says_what_to_get_from_where_and_where_to_put_it(tmp_path):
+def test_missing_data_names_command_url_and_path(tmp_path):
     with pytest.raises(data.MissingData) as error:
         data.load("text8", tmp_path)
     for word in ("http://mattmahoney.net/dc/text8.zip", str(tmp_path / "text8/text8.zip"), "rru data fetch text8"):
         assert word in str(error.value)
 
 
-def test_the_bach_card_says_it_is_not_jsb():
-    assert "not JSB Chorales" in data.entry("bach").description
+def test_bach_description_says_it_is_not_jsb():
+    assert "not JSB Chorales" in data.data_set("bach").description
 
 
-def test_the_counts_of_bach_are_those_of_what_ships():
+def test_counts_of_bach_match_the_embedded_file():
     bach = data.load("bach")
     splits = (bach.train, bach.valid, bach.test)
-    assert [len(split) for split in splits] == data.entry("bach").statistics["pieces"]
-    assert [sum(map(len, split)) for split in splits] == data.entry("bach").statistics["steps"]
+    assert [len(split) for split in splits] == data.data_set("bach").statistics["pieces"]
+    assert [sum(map(len, split)) for split in splits] == data.data_set("bach").statistics["steps"]
 
 
 @pytest.mark.parametrize("options", [{"line_ends": True}, {"speed": True}, {"verify": 1}])
-def test_an_option_a_set_does_not_have_is_named(options, tmp_path):
-    with pytest.raises(TypeError, match="options of enwik8 must be verify"):
+def test_unknown_option_is_rejected(options, tmp_path):
+    with pytest.raises(TypeError, match="enwik8 takes the options verify, True or False; got"):
         data.load("enwik8", tmp_path, **options)

@@ -1,4 +1,4 @@
-"""MNIST from idx files, packed or not."""
+"""MNIST from idx files, compressed or not."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def _write(folder, packed, train=COUNT, separator="-"):
 @pytest.mark.parametrize(
     ("place", "packed", "separator"), [("", True, "-"), ("mnist", False, "-"), ("MNIST/raw", False, ".")]
 )
-def test_raw_or_packed_the_last_10_000_validate(place, packed, separator, tmp_path):
+def test_last_10_000_training_images_are_the_validation_split(place, packed, separator, tmp_path):
     images, labels = _write(tmp_path / place, packed, separator=separator)
     loaded = data.load("mnist", tmp_path, verify=False)
     np.testing.assert_array_equal(loaded.train.images, images[:3])
@@ -36,7 +36,7 @@ def test_raw_or_packed_the_last_10_000_validate(place, packed, separator, tmp_pa
     assert len(loaded.valid) == 10_000
 
 
-def test_permuted_mnist_has_the_same_images_and_a_fixed_order_of_pixels(tmp_path):
+def test_permuted_mnist_has_the_same_images_and_a_fixed_permutation(tmp_path):
     images, _ = _write(tmp_path, packed=False)
     np.testing.assert_array_equal(data.load("pmnist", tmp_path, verify=False).train.images, images[:3])
     order = data.permutation()
@@ -44,20 +44,20 @@ def test_permuted_mnist_has_the_same_images_and_a_fixed_order_of_pixels(tmp_path
     assert order[:4].tolist() == np.random.RandomState(0).permutation(784)[:4].tolist()
 
 
-def test_too_few_images_to_split(tmp_path):
+def test_too_few_images_are_rejected(tmp_path):
     _write(tmp_path, packed=False, train=100)
-    with pytest.raises(data.DataError, match="must hold more than the 10000 images that validate, got 100"):
+    with pytest.raises(data.DataError, match="must have more than 10000 images to be split, got 100"):
         data.load("mnist", tmp_path, verify=False)
 
 
-def test_a_label_that_is_no_digit(tmp_path):
+def test_label_out_of_range_is_rejected(tmp_path):
     _write(tmp_path, packed=False)
     samples.write(tmp_path, "t10k-labels-idx1-ubyte", samples.idx_bytes(np.array([1, 2, 3, 10, 4], np.uint8)))
-    with pytest.raises(data.DataError, match=r"t10k-labels-idx1-ubyte, offset 11: a label must be 0 to 9, got 10"):
+    with pytest.raises(data.DataError, match=r"t10k-labels-idx1-ubyte, offset 11: labels must be 0 to 9, got 10"):
         data.load("mnist", tmp_path, verify=False)
 
 
-def test_other_images_are_not_taken_for_mnist(tmp_path):
+def test_other_images_are_rejected(tmp_path):
     _write(tmp_path, packed=False)
-    with pytest.raises(data.DataError, match=r"is not train-images-idx3-ubyte.gz: content hashes to"):
+    with pytest.raises(data.DataError, match=r"is not train-images-idx3-ubyte.gz: hash of the content must be"):
         data.load("mnist", tmp_path)

@@ -1,4 +1,4 @@
-"""IMDB reviews: from the tree or a tar, with a balanced hold-out and the training part's vocabulary."""
+"""IMDB reviews from the folder or a tar archive."""
 
 import numpy as np
 import pytest
@@ -44,26 +44,26 @@ def test_every_form_gives_the_same_reviews(make, tmp_path):
     assert tokens.dtype == np.uint16
 
 
-def test_the_hold_out_is_balanced_and_the_last_of_each_label(tmp_path):
+def test_validation_split_is_the_last_fifth_of_each_label(tmp_path):
     _tree(tmp_path)
     reviews = data.load("imdb", tmp_path, verify=False)
     assert reviews.valid.labels.tolist() == [0, 0, 1, 1]
     assert reviews.test.labels.mean() == 0.5
     unknown = reviews.vocabulary.decode(reviews.valid[0][0])
-    assert unknown == "a bad film it's film number <unk> isn't it"  # 8 is held out: no training review has it
+    assert unknown == "a bad film it's film number <unk> isn't it"  # 8 occurs in no training review
 
 
 def test_words_are_lower_case_without_punctuation():
     assert words_of("Don't!<br />A 'CAFÉ'-scene, #1 (ever)_") == ["don't", "a", "café", "scene", "1", "ever"]
 
 
-def test_part_of_the_set_is_not_taken_for_all_of_it(tmp_path):
+def test_incomplete_reviews_are_rejected(tmp_path):
     _tree(tmp_path)
-    with pytest.raises(data.DataError, match=r"gives \[16, 4, 8\] reviews, the whole set gives \[20000, 5000, 25000\]"):
+    with pytest.raises(data.DataError, match=r"must have \[20000, 5000, 25000\] reviews .*, got \[16, 4, 8\]"):
         data.load("imdb", tmp_path)
 
 
-def test_a_label_that_is_missing_is_named(tmp_path):
+def test_missing_label_is_rejected(tmp_path):
     members = [(name, content) for name, content in samples.reviews() if "test/pos" not in name]
     samples.write(tmp_path, "aclImdb.tar.gz", samples.tar_bytes(members))
     with pytest.raises(data.DataError, match="none labelled pos for test"):

@@ -2,31 +2,33 @@
 
 import torch
 
-from rru.experiments import execute, plans, running
+from rru.experiments import plans
+from rru.experiments.running.attempt import attempt
+from rru.training import run_folder
 from tests.training.toy import outcome
 
 
-def entries(cells="rru,gru", seeds="0"):
-    """Entries of Table 1 on the embedded chorales."""
+def planned(cells="rru,gru", seeds="0"):
+    """Runs of Table 1 on the embedded chorales."""
     plan = plans.load("table1", "smoke", cells=cells.split(","), tasks=["bach"], seeds=plans.seeds_of(seeds))
-    return list(plan.entries)
+    return list(plan.runs)
 
 
-def folder(entry, root):
-    return execute.run_folder(entry.config, root)
+def folder(run, root):
+    return run_folder(run.config, root)
 
 
 def trained(those, root):
-    """Trains entries here, and gives what must not depend on how they are trained."""
+    """Trains runs here, and gives what must not depend on how they are trained."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for entry in those:
-            assert running.attempt(entry, folder(entry, root)).status == "finished"
+        for run in those:
+            assert attempt(run, folder(run, root)).status == "finished"
     finally:
         torch.set_num_threads(threads)
     return outcomes(those, root)
 
 
 def outcomes(those, root):
-    return {entry.name: outcome(folder(entry, root)) for entry in those}
+    return {run.name: outcome(folder(run, root)) for run in those}

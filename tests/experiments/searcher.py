@@ -9,9 +9,9 @@ import torch
 import torch._dynamo  # every optimiser imports it, for seconds: here that is done once, before processes fork
 
 import rru
-from rru.experiments import execute
-from rru.experiments.tune import Study
-from rru.training import RAdam
+from rru.experiments.search.study import Study
+from rru.tasks.metrics import NLL
+from rru.training import RAdam, from_config
 from tests.training.toy import Toy
 
 _CODE = (str(Path(rru.__file__).parent / "experiments"), str(Path(rru.__file__).parent / "training"))
@@ -20,7 +20,7 @@ _CODE = (str(Path(rru.__file__).parent / "experiments"), str(Path(rru.__file__).
 class Quick(Toy):
     """The toy, under the metric of music; a run that learns slowly is not taken for one that diverged."""
 
-    metric = "nll"
+    metric = NLL
 
     def _scores(self, model, split):
         scores = super()._scores(model, split)
@@ -28,11 +28,11 @@ class Quick(Toy):
 
 
 def toy_runs(config, data_dir=None, device="cpu"):
-    """In place of `execute.assemble`: only the learning rate and dropout of the config count."""
+    """In place of `from_config.assemble`: only the learning rate and dropout of the config count."""
     task = Quick()
     model = task.model()
-    model.layer.dropout = config["model"]["dropout"]
-    return execute.Assembled(task, model, RAdam(model.parameters(), config["optimiser"]["lr"]))
+    model.layer.dropout = config.model.dropout
+    return from_config.Assembled(task, model, RAdam(model.parameters(), config.optimiser.lr))
 
 
 def study(root, **options):
@@ -42,7 +42,7 @@ def study(root, **options):
 def search(root, count, moments=0):
     """Works on a study, and dies by SIGKILL after so many lines of code run in rru's experiments and training."""
     torch.set_num_threads(1)
-    execute.assemble = toy_runs
+    from_config.assemble = toy_runs
     os.fsync = lambda descriptor: None
 
     def trace(frame, event, argument):

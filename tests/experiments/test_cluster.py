@@ -10,19 +10,22 @@ from dataclasses import replace
 
 import pytest
 
-from rru.experiments import own, plans, presets, running, transfer
-from rru.experiments.running import Began, Lost, Outcome, Told
+from rru.experiments import plans, running
+from rru.experiments.running import Outcome, RunLost, RunReported, RunStarted, transfer
+from rru.experiments.running.attempt import attempt
+from rru.extras import MissingExtraError
+from rru.settings import presets, user_cells
 from rru.training import Evaluated, Run, RunError, Started
-from tests.experiments.chorales import entries, folder, outcomes, trained
+from tests.experiments.chorales import folder, outcomes, planned, trained
 
 
 @pytest.fixture
 def keeper(tmp_path):
     """One that keeps a single run, and the run's entry."""
     pytest.importorskip("ray", reason="Ray is not installed")
-    from rru.experiments.cluster import Keeper
+    from rru.experiments.running.cluster import Keeper
 
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     one = Keeper({entry.id: folder(entry, tmp_path)})
     yield one, entry
     for lock in one.locks.values():
@@ -31,9 +34,9 @@ def keeper(tmp_path):
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "rru.experiments.cluster", raising=False)
-    with pytest.raises(RunError, match=r"pip install 'rru\[ray\]'"):
-        importlib.import_module("rru.experiments.cluster")
+    monkeypatch.delitem(sys.modules, "rru.experiments.running.cluster", raising=False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'rru\[ray\]'"):
+        importlib.import_module("rru.experiments.running.cluster")
 
 
 def test_a_run_begun_again_gets_what_was_sent_and_the_first_attempt_may_send_no_more(keeper):
@@ -51,7 +54,7 @@ def test_a_run_begun_again_gets_what_was_sent_and_the_first_attempt_may_send_no_
     assert Run(keeper.folders[entry.id]).status == "running"
     event = Started(0, 0, 2, 1, 10, 1.0, "nll")
     keeper.take(entry, second, event, None)
-    assert [type(happening) for happening in keeper.news()] == [Began, Lost, Began, Told]
+    assert [type(event) for event in keeper.news()] == [RunStarted, RunLost, RunStarted, RunReported]
     assert keeper.news() == []
 
 
@@ -59,7 +62,7 @@ def test_a_run_is_locked_from_its_beginning_to_its_end(keeper):
     keeper, entry = keeper
     number, _ = keeper.begin(entry, "node")
     run = Run(keeper.folders[entry.id])
-    assert running.attempt(entry, run.path).status == "busy"
+    assert attempt(entry, run.path).status == "busy"
     keeper.finish(entry, number, transfer.Changes({}, frozenset(transfer.names_in(run.path))))
     assert run.status == "stopped"
     with run.locked():
@@ -85,29 +88,29 @@ def test_nothing_begins_once_it_is_stopped(keeper):
 )
 def test_a_wrong_address_is_said_at_once(tmp_path, address, said):
     pytest.importorskip("ray", reason="Ray is not installed")
-    from rru.experiments import cluster
+    from rru.experiments.running import cluster
 
     with pytest.raises((ValueError, RunError), match=said):
-        cluster.run(entries(), tmp_path, address=address)
+        cluster.run(planned(), tmp_path, address=address)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's own
 def test_a_killed_process_costs_what_came_after_the_last_epoch(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray", reason="Ray is not installed")
-    from rru.experiments import cluster
+    from rru.experiments.running import cluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     entry = replace(entry, config=presets.override(entry.config, ["epochs=60", "patience=60"]))
     process, seen = 0, []
 
-    def watch(happening):
+    def watch(event):
         nonlocal process
-        seen.append(getattr(happening, "event", happening))
-        if isinstance(happening, Began):
-            process = int(happening.place.rpartition(" ")[2])
+        seen.append(getattr(event, "event", event))
+        if isinstance(event, RunStarted):
+            process = int(event.place.rpartition(" ")[2])
         if isinstance(seen[-1], Evaluated) and not any(isinstance(event, Evaluated) for event in seen[:-1]):
             os.kill(process, signal.SIGKILL)
 
@@ -139,7 +142,7 @@ def run_on(cluster, tmp_path, *arguments):
     """`rru run table1` on a cluster, begun."""
     always = ["--preset", "smoke", "--tasks", "bach", "--threads", "1", "--runs", str(tmp_path), "--on", "ray"]
     return subprocess.Popen(
-        [sys.executable, "-m", "rru.cli", *arguments, *always, "--address", cluster.address],
+        [sys.executable, "-m", "rru", *arguments, *always, "--address", cluster.address],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -151,7 +154,7 @@ def run_on(cluster, tmp_path, *arguments):
 def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for the nodes' processes
-    those = entries("rru,gru,lstm,mogrifier", "0-2")
+    those = planned("rru,gru,lstm,mogrifier", "0-2")
     begun, said = 0, []
     with (
         three_nodes() as (cluster, victim),
@@ -180,6 +183,6 @@ def test_a_cell_of_ones_own_needs_no_file_on_the_nodes(tmp_path, monkeypatch, ja
     ):
         said, _ = coordinator.communicate()
     assert coordinator.returncode == 0, said
-    own.load(janet)
-    (entry,) = plans.load("table1", "smoke", tasks=["bach"], cells=["janet"]).entries
+    user_cells.load(janet)
+    (entry,) = plans.load("table1", "smoke", tasks=["bach"], cells=["janet"]).runs
     assert outcomes([entry], tmp_path) == trained([entry], tmp_path / "here")

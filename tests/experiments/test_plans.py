@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rru.experiments import plans, presets
-from tests.experiments.paper import number, paragraph, table
-from tests.experiments.test_paper import CELLS, read
+from rru.experiments import plans
+from rru.experiments.plans import plan
+from rru.settings import presets
+from tests.settings.paper import number, paragraph, table
+from tests.settings.test_paper import CELLS, read
 
 ROBUSTNESS = {
     "robustness-nottingham": ("For Nottingham here we use the same configuration", "nottingham"),
@@ -23,8 +25,8 @@ def source():
 
 def axes(plan):
     """The values of each axis, in order."""
-    names = plan.entries[0].point
-    return {name: list(dict.fromkeys(entry.point[name] for entry in plan.entries)) for name in names}
+    names = plan.runs[0].point
+    return {name: list(dict.fromkeys(entry.point[name] for entry in plan.runs)) for name in names}
 
 
 @pytest.mark.parametrize("name", ROBUSTNESS)
@@ -37,17 +39,17 @@ def test_robustness_has_the_papers_grid(source, name):
     plan = plans.load(name)
     assert axes(plan) == {"optimiser.lr": rates, "model.budget": budgets}
     assert len(rates) == len(budgets) == 10
-    assert len(plan.entries) == int(re.search(r"There are (\d+) runs", text)[1]) * len(CELLS)
+    assert len(plan.runs) == int(re.search(r"There are (\d+) runs", text)[1]) * len(CELLS)
     expansion, dropout = re.search(r"multiplier \$q\$ as (\d+) and dropout rate as (\d\.\d)", text).groups()
-    for entry in plan.entries:
+    for entry in plan.runs:
         main = presets.load(task, entry.cell)
-        assert entry.config["model"]["dropout"] == float(dropout)
+        assert entry.config.model.dropout == float(dropout)
         if entry.cell == "rru":
-            assert entry.config["model"]["expansion"] == float(expansion)
-        assert entry.config["optimiser"]["lr"] == entry.point["optimiser.lr"]
-        assert entry.config["model"]["budget"] == entry.point["model.budget"]
-        assert entry.config["task"] == main["task"]
-        assert entry.config["schedule"] == main["schedule"]
+            assert entry.config.model.options["expansion"] == float(expansion)
+        assert entry.config.optimiser.lr == entry.point["optimiser.lr"]
+        assert entry.config.model.budget == entry.point["model.budget"]
+        assert entry.config.task == main.task
+        assert entry.config.schedule == main.schedule
 
 
 def test_dropout_of_nottingham_is_tried_as_in_the_paper(source):
@@ -60,24 +62,23 @@ def test_dropout_of_nottingham_is_tried_as_in_the_paper(source):
     plan = plans.load("dropout-nottingham")
     tried = axes(plan)["model.dropout"]
     assert (tried[0], tried[-1], len(tried)) == (first, last, 10)
-    for entry in plan.entries:
-        assert entry.config["model"]["budget"] == int(budget) * 10**6
-        assert entry.config["optimiser"]["lr"] == float(rate)
+    for entry in plan.runs:
+        assert entry.config.model.budget == int(budget) * 10**6
+        assert entry.config.optimiser.lr == float(rate)
         if entry.cell == "rru":
-            assert entry.config["model"]["expansion"] == float(expansion)
+            assert entry.config.model.options["expansion"] == float(expansion)
 
 
 def test_dropout_of_characters_changes_nothing_else_of_the_main_experiments():
-    for entry in plans.load("dropout-ptb-chars").entries:
+    for entry in plans.load("dropout-ptb-chars").runs:
         main = presets.load("ptb-chars", entry.cell)
-        main["model"]["dropout"] = entry.point["model.dropout"]
-        assert entry.config == main
+        assert entry.config == main.changed({"model.dropout": entry.point["model.dropout"]})
 
 
 def test_table_1_is_every_task_and_cell_as_the_presets_have_them():
     plan = plans.load("table1")
-    assert {entry.line for entry in plan.entries} == set(CELLS)
-    assert [entry.config for entry in plan.entries] == [
+    assert {entry.line for entry in plan.runs} == set(CELLS)
+    assert [entry.config for entry in plan.runs] == [
         presets.load(task, cell) for task in presets.tasks() if task != "bach" for cell in CELLS.values()
     ]
 
@@ -86,14 +87,15 @@ def test_table_2_has_the_papers_versions_on_the_papers_tasks(source):
     _, *blocks = table(source, "tab:ablation")
     versions = [re.sub(r"\\textbf\{(.*)\}", r"\1", row[0]).replace("$", "").replace("o_t", "o") for row in blocks[0]]
     plan = plans.load("table2")
-    lines = list(dict.fromkeys(entry.line for entry in plan.entries))
+    lines = list(dict.fromkeys(entry.line for entry in plan.runs))
     assert lines == [re.sub(r"\s*=\s*", " = ", version) for version in versions]
     dropout = re.search(r"dropout rate which isn't tuned, but set as (\d\.\d)", source)[1]
-    for entry in plan.entries:
+    for entry in plan.runs:
         expected = presets.load(entry.task, "rru")
         if entry.task == "ptb-chars":
-            expected["model"]["dropout"] = float(dropout)
-        changed = {name: value for name, value in entry.config["model"].items() if expected["model"].get(name) != value}
+            expected = expected.changed({"model.dropout": float(dropout)})
+        before = expected.tables()["model"]
+        changed = {name: value for name, value in entry.config.tables()["model"].items() if before.get(name) != value}
         assert (
             changed
             == {
@@ -105,18 +107,18 @@ def test_table_2_has_the_papers_versions_on_the_papers_tasks(source):
                 "S initialized with 0.95": {"residual": 0.95},
             }[entry.line]
         )
-    assert {entry.task for entry in plan.entries} == {"ptb-chars", "imdb", "mnist", "nottingham", "ptb-words"}
+    assert {entry.task for entry in plan.runs} == {"ptb-chars", "imdb", "mnist", "nottingham", "ptb-words"}
 
 
 @pytest.mark.parametrize("preset", plans.SIZES)
 @pytest.mark.parametrize("name", plans.names())
 def test_no_plan_asks_for_the_same_run_twice(name, preset):
-    ids = [entry.id for entry in plans.load(name, preset, seeds=(0, 1)).entries]
+    ids = [entry.id for entry in plans.load(name, preset, seeds=(0, 1)).runs]
     assert len(set(ids)) == len(ids) > 0
 
 
 def test_plans_share_runs():
-    ids = {name: {entry.id for entry in plans.load(name).entries} for name in plans.names()}
+    ids = {name: {entry.id for entry in plans.load(name).runs} for name in plans.names()}
     assert ids["convergence"] < ids["table1"]
     assert len(ids["table2"] & ids["table1"]) == 4  # the RRU itself, but on characters, whose dropout differs
     assert len(ids["robustness-normalization"] & ids["robustness-nottingham"]) == 100
@@ -125,16 +127,14 @@ def test_plans_share_runs():
 
 def test_only_the_cells_tasks_and_seeds_asked_for_in_the_plans_order():
     plan = plans.load("table1", "smoke", cells=["gru", "rru"], tasks=["bach", "jsb"], seeds=[4, 2])
-    found = [(entry.task, entry.line, entry.seed) for entry in plan.entries]
+    found = [(entry.task, entry.line, entry.seed) for entry in plan.runs]
     assert found == [(task, line, seed) for task in ("jsb", "bach") for line in ("RRU", "GRU") for seed in (4, 2)]
-    assert all(entry.config["schedule"]["seed"] == entry.seed for entry in plan.entries)
+    assert all(entry.config.schedule.seed == entry.seed for entry in plan.runs)
 
 
 def test_a_smaller_size_is_smaller():
     for name in plans.names():
-        budgets = {
-            size: max(e.config["model"]["budget"] for e in plans.load(name, size).entries) for size in plans.SIZES
-        }
+        budgets = {size: max(e.config.model.budget for e in plans.load(name, size).runs) for size in plans.SIZES}
         assert budgets["paper"] >= budgets["cpu"] > budgets["smoke"]
 
 
@@ -184,13 +184,13 @@ def test_seeds_that_are_none_are_refused(text):
 def test_the_plan_that_the_document_adds_is_one(monkeypatch):
     document = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
     added = tomllib.loads(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
-    tables = presets.merged(plans._read(), added)
-    monkeypatch.setattr(plans, "_read", lambda: tables)
+    tables = presets.merged(plan._read(), added)
+    monkeypatch.setattr(plan, "_read", lambda: tables)
     (name,) = added["plans"]
-    assert len(plans.load(name).entries) == 6
-    assert plans.load(name, "smoke", tasks=["bach"]).entries[0].config["model"]["budget"] == 40_000
+    assert len(plans.load(name).runs) == 6
+    assert plans.load(name, "smoke", tasks=["bach"]).runs[0].config.model.budget == 40_000
 
 
 def test_a_run_is_named_by_its_place_in_the_plan():
-    entry = plans.load("robustness-nottingham").entries[0]
+    entry = plans.load("robustness-nottingham").runs[0]
     assert entry.name == "nottingham, RRU, lr 0.0001, budget 1,000,000, seed 0"

@@ -11,11 +11,14 @@ from dataclasses import asdict
 
 import pytest
 
-from rru.experiments import presets, running, workers
-from rru.experiments.estimate import Estimate, time_left
-from rru.experiments.running import Lost, Told
+from rru.experiments import running
+from rru.experiments.running import RunLost, RunReported, workers
+from rru.experiments.running.attempt import attempt, error_text
+from rru.experiments.running.estimate import time_left
+from rru.settings import presets
 from rru.training import Evaluated, Result, Run, RunError, Started, Stepped
-from tests.experiments.chorales import entries, folder, outcomes, trained
+from rru.training.records import ERROR
+from tests.experiments.chorales import folder, outcomes, planned, trained
 
 RRU, GRU = range(2)
 
@@ -26,15 +29,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What comes of RRU and GRU when nothing happens to them."""
-    return trained(entries(), tmp_path_factory.mktemp("expected"))
+    return trained(planned(), tmp_path_factory.mktemp("expected"))
 
 
 @pytest.fixture
-def quick_workers(monkeypatch):
+def quick_workers(processes, monkeypatch):
     """Workers that need not import torch each."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.victim", "rru.experiments.workers"])
-    monkeypatch.setattr(workers, "_SPAWN", context)
+    monkeypatch.setattr(workers, "_SPAWN", processes)
 
 
 class Killer:
@@ -44,24 +45,24 @@ class Killer:
         self.root, self.name, self.kind, self.left = root, name, kind, times
         self.seen = []
 
-    def __call__(self, happening):
-        self.seen.append(happening)
-        told = isinstance(happening, Told) and happening.entry.name == self.name
-        if self.left and told and isinstance(happening.event, self.kind):
+    def __call__(self, event):
+        self.seen.append(event)
+        told = isinstance(event, RunReported) and event.run.name == self.name
+        if self.left and told and isinstance(event.event, self.kind):
             self.left -= 1
-            os.kill(int((folder(happening.entry, self.root) / "lock").read_text()), signal.SIGKILL)
+            os.kill(int((folder(event.run, self.root) / "lock").read_text()), signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("quick_workers")
 def test_a_killed_worker_costs_nothing(tmp_path, expected):
     """Its run goes on from the checkpoint, the other worker's is not touched, results are the same bit for bit."""
-    those = entries()
+    those = planned()
     killer = Killer(tmp_path, those[RRU].name, Evaluated, 1)
     done = workers.run(those, tmp_path, workers=2, threads=1, watch=killer)
     assert Counter(outcome.status for outcome in done) == {"finished": 2}
-    lost = [happening for happening in killer.seen if isinstance(happening, Lost)]
-    assert [(one.entry.name, one.reason) for one in lost] == [(those[RRU].name, "its process was killed by SIGKILL")]
-    again = [told.event for told in killer.seen if isinstance(told, Told) and told.entry == those[RRU]]
+    lost = [event for event in killer.seen if isinstance(event, RunLost)]
+    assert [(one.run.name, one.reason) for one in lost] == [(those[RRU].name, "its process was killed by SIGKILL")]
+    again = [told.event for told in killer.seen if isinstance(told, RunReported) and told.run == those[RRU]]
     assert [event.epoch for event in again if isinstance(event, Started)] == [0, 1]  # it went on after the first
     assert outcomes(those, tmp_path) == expected
     assert not multiprocessing.active_children()
@@ -69,12 +70,12 @@ def test_a_killed_worker_costs_nothing(tmp_path, expected):
 
 @pytest.mark.usefixtures("quick_workers")
 def test_a_run_whose_workers_are_killed_each_time_fails_and_the_others_go_on(tmp_path, expected):
-    those = entries()
+    those = planned()
     killer = Killer(tmp_path, those[RRU].name, Started, 3)
-    done = {outcome.entry.name: outcome for outcome in workers.run(those, tmp_path, threads=1, watch=killer)}
+    done = {outcome.run.name: outcome for outcome in workers.run(those, tmp_path, threads=1, watch=killer)}
     assert done[those[RRU].name].status == "failed"
-    assert done[those[RRU].name].message == "3 processes died that trained it, the last was killed by SIGKILL"
-    assert running.standing(those[RRU], tmp_path).message == done[those[RRU].name].message
+    assert done[those[RRU].name].message == "3 processes died while training it; the last one was killed by SIGKILL"
+    assert running.run_state(those[RRU], tmp_path).message == done[those[RRU].name].message
     assert done[those[GRU].name].status == "finished"
     assert [entry.name for entry in running.to_do(those, tmp_path)] == [those[RRU].name]
     workers.run(running.to_do(those, tmp_path), tmp_path, threads=1)
@@ -83,77 +84,77 @@ def test_a_run_whose_workers_are_killed_each_time_fails_and_the_others_go_on(tmp
 
 @pytest.mark.usefixtures("quick_workers")
 def test_stopped_runs_go_on_and_those_not_begun_are_begun(tmp_path, expected):
-    those, seen = entries(), []
+    those, seen = planned(), []
 
     def steps():
-        return any(isinstance(told, Told) and isinstance(told.event, Stepped) for told in seen)
+        return any(isinstance(told, RunReported) and isinstance(told.event, Stepped) for told in seen)
 
     (stopped,) = workers.run(those, tmp_path, threads=1, watch=seen.append, stop=steps)
-    assert (stopped.entry.name, stopped.status) == (those[RRU].name, "stopped")
-    assert [running.standing(entry, tmp_path).state for entry in those] == ["unfinished", "missing"]
+    assert (stopped.run.name, stopped.status) == (those[RRU].name, "stopped")
+    assert [running.run_state(entry, tmp_path).status for entry in those] == ["unfinished", "missing"]
     workers.run(running.to_do(those, tmp_path), tmp_path, threads=1)
     assert outcomes(those, tmp_path) == expected
 
 
 @pytest.mark.usefixtures("quick_workers")
 def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
-    those = entries()
+    those = planned()
     folder(those[RRU], tmp_path).parent.mkdir(parents=True)
     folder(those[RRU], tmp_path).write_text("in the way")
     done = workers.run(those, tmp_path, threads=1)
     assert [outcome.status for outcome in done] == ["failed", "finished"]
-    assert "Not a directory" in done[0].message
+    assert "could not be written (File exists)" in done[0].message
 
 
 def test_an_error_is_recorded_in_the_runs_folder_until_it_is_put_right(tmp_path):
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     place = folder(entry, tmp_path)
     (place / "checkpoint" / "000001").mkdir(parents=True)
-    failed = running.attempt(entry, place)
+    failed = attempt(entry, place)
     assert failed.status == "failed"
-    assert "no checkpoint here can be read" in failed.message
-    how = running.standing(entry, tmp_path)
-    assert (how.state, how.message) == ("failed", failed.message)
-    assert "Traceback" in (place / running.ERROR).read_text()
+    assert "no readable checkpoint" in failed.message
+    state = running.run_state(entry, tmp_path)
+    assert (state.status, state.message) == ("failed", failed.message)
+    assert "Traceback" in (place / ERROR).read_text()
     (place / "checkpoint" / "000001").rmdir()
-    assert running.attempt(entry, place).status == "finished"
-    assert running.standing(entry, tmp_path).state == "finished"
-    assert not (place / running.ERROR).exists()
+    assert attempt(entry, place).status == "finished"
+    assert running.run_state(entry, tmp_path).status == "finished"
+    assert not (place / ERROR).exists()
 
 
 def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     run = Run.create(folder(entry, tmp_path), entry.config)
     with run.locked():
-        assert running.standing(entry, tmp_path).state == "running"
-        assert running.attempt(entry, run.path).status == "busy"
-    assert running.standing(entry, tmp_path).state == "unfinished"
-    assert not (run.path / running.ERROR).exists()
+        assert running.run_state(entry, tmp_path).status == "running"
+        assert attempt(entry, run.path).status == "busy"
+    assert running.run_state(entry, tmp_path).status == "unfinished"
+    assert not (run.path / ERROR).exists()
 
 
 def test_a_run_that_writes_checkpoints_more_often_than_the_plan_says_is_still_the_plans(tmp_path):
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     often = presets.override(entry.config, ["checkpoint_steps=1", "log_steps=1"])
     Run.create(folder(entry, tmp_path), often)
-    assert running.attempt(entry, folder(entry, tmp_path)).status == "finished"
+    assert attempt(entry, folder(entry, tmp_path)).status == "finished"
 
 
 def test_states_of_runs(tmp_path):
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     place = folder(entry, tmp_path)
-    assert running.standing(entry, tmp_path).state == "missing"
+    assert running.run_state(entry, tmp_path).status == "missing"
     trained([entry], tmp_path)
-    how = running.standing(entry, tmp_path)
-    assert (how.state, how.epoch) == ("finished", 2)
-    assert how.score == json.loads((place / "result.json").read_bytes())["test"]["nll"]
+    state = running.run_state(entry, tmp_path)
+    assert (state.status, state.epoch) == ("finished", 2)
+    assert state.score == json.loads((place / "result.json").read_bytes())["test"]["nll"]
     assert running.to_do([entry, entry], tmp_path) == []
     (place / "result.json").rename(place / "kept")
-    assert (running.standing(entry, tmp_path).state, running.standing(entry, tmp_path).epoch) == ("unfinished", 2)
+    assert (running.run_state(entry, tmp_path).status, running.run_state(entry, tmp_path).epoch) == ("unfinished", 2)
     assert running.to_do([entry, entry], tmp_path) == [entry]  # once
     (place / "result.json").write_text("{")
-    assert running.standing(entry, tmp_path).state == "damaged"
+    assert running.run_state(entry, tmp_path).status == "damaged"
     assert running.to_do([entry], tmp_path) == [entry]
-    assert "result.json: cannot be read" in running.attempt(entry, place).message
+    assert "result.json: cannot be read" in attempt(entry, place).message
 
 
 def _ended(entry, root, *, epochs, seconds, parameters):
@@ -175,52 +176,56 @@ def _ended(entry, root, *, epochs, seconds, parameters):
 
 
 def test_the_time_left_is_judged_by_runs_of_the_same_kind(tmp_path):
-    those = entries("rru,gru", "0-3")  # RRU 0 to 3, GRU 0 to 3
+    those = planned("rru,gru", "0-3")  # RRU 0 to 3, GRU 0 to 3
 
     def stand():
-        return [running.standing(entry, tmp_path) for entry in those]
+        return [running.run_state(entry, tmp_path) for entry in those]
 
-    assert time_left(those, stand(), tmp_path) == Estimate(0.0, 0, 8)
-    budget = those[0].config["model"]["budget"]
+    def no_speed(entry):
+        return None
+
+    def by_runs():
+        return [one.seconds for one in time_left(those, stand(), tmp_path, no_speed) if not one.measured]
+
+    assert [one.seconds for one in time_left(those, stand(), tmp_path, no_speed)] == [None] * 8
+    budget = those[0].config.model.budget
     _ended(those[0], tmp_path, epochs=2, seconds=6.0, parameters=budget // 2)
     _ended(those[1], tmp_path, epochs=4, seconds=12.0, parameters=budget // 2)
-    left = time_left(those, stand(), tmp_path)
-    assert (left.judged, left.unknown) == (2, 4)
-    assert left.seconds == pytest.approx(2 * 3 * 6.0)  # of mean epochs, each with twice as many parameters
+    assert by_runs() == pytest.approx([3 * 6.0] * 2)  # mean epochs, each with twice as many parameters
     run = Run.create(folder(those[2], tmp_path), those[2].config)
     run.append({"kind": "epoch", "epoch": 1})
-    assert time_left(those, stand(), tmp_path).seconds == pytest.approx((2 + 3) * 6.0)
+    assert by_runs() == pytest.approx([2 * 6.0, 3 * 6.0])
 
 
 COORDINATOR = """
 import sys
 from pathlib import Path
-from rru.experiments import workers
-from tests.experiments.chorales import entries
+from rru.experiments.running import workers
+from tests.experiments.chorales import planned
 
-def watch(happening):
-    print(type(happening).__name__, type(getattr(happening, "event", None)).__name__, flush=True)
+def watch(event):
+    print(type(event).__name__, type(getattr(event, "event", None)).__name__, flush=True)
 
 if __name__ == "__main__":
-    workers.run(entries(), Path(sys.argv[1]), workers=2, threads=1, watch=watch)
+    workers.run(planned(), Path(sys.argv[1]), workers=2, threads=1, watch=watch)
 """
 
 
 @pytest.mark.slow
 def test_workers_whose_coordinator_is_killed_end_and_the_plan_goes_on(tmp_path, expected):
-    those = entries()
+    those = planned()
     script = tmp_path / "coordinator.py"
     script.write_text(COORDINATOR)
     command = [sys.executable, str(script), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as coordinator:
         for line in coordinator.stdout:
-            if line.split() == ["Told", "Evaluated"]:
+            if line.split() == ["RunReported", "Evaluated"]:
                 coordinator.kill()
                 break
         coordinator.stdout.read()  # ends when the last worker has: they share it
     assert running.to_do(those, tmp_path)
-    assert all(running.standing(entry, tmp_path).state != "running" for entry in those)
+    assert all(running.run_state(entry, tmp_path).status != "running" for entry in those)
     workers.run(running.to_do(those, tmp_path), tmp_path, workers=2, threads=1)
     assert outcomes(those, tmp_path) == expected
 
@@ -231,5 +236,5 @@ def test_threads_are_divided_among_workers(monkeypatch):
 
 
 def test_an_error_is_a_line_that_names_its_kind_unless_it_is_ours():
-    assert running.error_text(RunError("a: is\nnot b")) == "a: is not b"
-    assert running.error_text(KeyError("x")) == "KeyError: 'x'"
+    assert error_text(RunError("a: is\nnot b")) == "a: is not b"
+    assert error_text(KeyError("x")) == "KeyError: 'x'"

@@ -4,17 +4,18 @@ import itertools
 
 import pytest
 
-from rru.experiments import execute, running, transfer
-from rru.experiments.transfer import Changes, Sender
+from rru.experiments.running import transfer
+from rru.experiments.running.attempt import attempt
+from rru.experiments.running.transfer import Changes, Sender
 from rru.training import Run, RunError, Stepped
-from tests.experiments.chorales import entries, folder, outcomes, trained
+from tests.experiments.chorales import folder, outcomes, planned, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp_path):
     """As a cluster does: trained in one folder, kept in another, gone on with in a third."""
-    (entry,) = entries("rru")
+    (entry,) = planned("rru")
     expected = trained([entry], tmp_path / "expected")
     kept = folder(entry, tmp_path / "kept")
     Run.create(kept, entry.config)
@@ -28,7 +29,7 @@ def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp
         def watch(event, steps=steps):
             steps.append(isinstance(event, Stepped))
 
-        outcome = running.attempt(entry, place, watch=watch, stop=lambda steps=steps: sum(steps) == 3)
+        outcome = attempt(entry, place, watch=watch, stop=lambda steps=steps: sum(steps) == 3)
         transfer.write(kept, sender.changes())
         if outcome.status == "finished":
             break
@@ -85,7 +86,7 @@ def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
     kept.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     for changes in (Changes({name: b"x"}, frozenset([name])), Changes({}, frozenset([name]))):
-        with pytest.raises(RunError, match="was sent a file named"):
+        with pytest.raises(RunError, match="received a file named"):
             transfer.write(kept, changes)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -93,11 +94,11 @@ def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
 @pytest.mark.parametrize("steps", [8, None], ids=["stopped", "ended"])
 def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(steps, tmp_path, monkeypatch):
     """Every file of a run is written in turn; up to each of them, the run goes on to the same result."""
-    (entry,) = entries("gru")
+    (entry,) = planned("gru")
     expected = trained([entry], tmp_path / "whole")
     if steps:
         made = itertools.count(1)
-        running.attempt(entry, folder(entry, tmp_path / "sent"), stop=lambda: next(made) > steps)
+        attempt(entry, folder(entry, tmp_path / "sent"), stop=lambda: next(made) > steps)
     given = transfer.contents(folder(entry, tmp_path / ("sent" if steps else "whole")))
     writers = {name: getattr(transfer, name) for name in ("write_file", "write_folder")}
     for moment in range(100):
@@ -116,11 +117,11 @@ def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(ste
         for name, writer in writers.items():
             monkeypatch.setattr(transfer, name, lambda *arguments, writer=writer: dies(*arguments, writer=writer))
         root = tmp_path / str(moment)
-        Run.create(execute.run_folder(entry.config, root), entry.config)
+        Run.create(folder(entry, root), entry.config)
         try:
             transfer.write(folder(entry, root), Changes(given, frozenset(given)))
             break
         except Died:
-            assert running.attempt(entry, folder(entry, root)).status == "finished"
+            assert attempt(entry, folder(entry, root)).status == "finished"
             assert outcomes([entry], root) == expected
     assert moment >= 4

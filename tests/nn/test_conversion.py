@@ -80,7 +80,7 @@ def test_what_has_no_counterpart_is_refused():
         rru.LSTM(3, 4, dropout=0.3).to_torch()
     with pytest.raises(ValueError, match="proj_size must be 0 to convert, got 2"):
         rru.LSTM.from_torch(nn.LSTM(3, 4, proj_size=2))
-    with pytest.raises(TypeError, match=r"only a torch\.nn\.modules\.rnn\.LSTM converts, got GRU"):
+    with pytest.raises(TypeError, match=r"module must be a torch\.nn\.modules\.rnn\.LSTM, got GRU"):
         rru.LSTM.from_torch(nn.GRU(3, 4))
     with pytest.raises(ValueError, match="reset_after must be True to convert"):
         rru.GRU(3, 4).to_torch()

@@ -90,7 +90,7 @@ def test_dropout_can_be_changed_afterwards(variant):
     assert layer.dropout == 0.5
     assert [cell.dropout for cell in layer.cells] == [0.5, 0.5]
     assert not torch.equal(layer(x)[0], layer(x)[0])
-    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1, got 1"):
+    with pytest.raises(ValueError, match="dropout must be a number at least 0 and below 1, got 1"):
         layer.dropout = 1
 
 

@@ -6,9 +6,9 @@ import torch
 
 import rru
 from tests import oracle
-from tests.variants import CELLS, NATIVE, VARIANTS, assert_same, expected, random_state
+from tests.variants import CELLS, FUSED, NATIVE, VARIANTS, assert_same, expected, random_state
 
-every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE], ids=str)
+every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE, *FUSED], ids=str)
 
 
 @every_variant

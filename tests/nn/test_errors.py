@@ -12,27 +12,31 @@ from tests.variants import CELLS
 every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
 
 CONSTRUCTOR = [
-    ({"input_size": 0}, ValueError, "input_size must be positive, got 0"),
-    ({"hidden_size": -1}, ValueError, "hidden_size must be positive, got -1"),
-    ({"hidden_size": 4.0}, TypeError, "hidden_size must be an int, got 4.0 of type float"),
-    ({"hidden_size": True}, TypeError, "hidden_size must be an int, got True of type bool"),
+    ({"input_size": 0}, ValueError, "input_size must be a whole number at least 1, got 0"),
+    ({"hidden_size": -1}, ValueError, "hidden_size must be a whole number at least 1, got -1"),
+    ({"hidden_size": 4.0}, TypeError, "hidden_size must be a whole number at least 1, got 4.0 of type float"),
+    ({"hidden_size": True}, TypeError, "hidden_size must be a whole number at least 1, got True"),
     ({"num_layers": 0}, ValueError, "num_layers must be positive, got 0"),
-    ({"dropout": -0.1}, ValueError, "dropout must be at least 0 and below 1, got -0.1"),
-    ({"dropout": 1}, ValueError, "dropout must be at least 0 and below 1, got 1"),
-    ({"dropout": float("nan")}, ValueError, "dropout must be finite, got nan"),
-    ({"dropout": "0.5"}, TypeError, "dropout must be a number, got '0.5' of type str"),
-    ({"backend": "cuda"}, ValueError, "backend must be one of 'auto', 'reference', 'native', got 'cuda'"),
+    ({"dropout": -0.1}, ValueError, "dropout must be a number at least 0 and below 1, got -0.1"),
+    ({"dropout": 1}, ValueError, "dropout must be a number at least 0 and below 1, got 1.0"),
+    ({"dropout": float("nan")}, ValueError, "dropout must be a number at least 0 and below 1, got nan"),
+    ({"dropout": "0.5"}, TypeError, "dropout must be a number at least 0 and below 1, got '0.5'"),
+    ({"backend": "cuda"}, ValueError, "backend must be one of 'auto', 'reference', 'native', 'fused', got 'cuda'"),
 ]
 RRU_CONSTRUCTOR = [
-    ({"output_size": 0}, ValueError, "output_size must be positive, got 0"),
+    ({"output_size": 0}, ValueError, "output_size must be a whole number at least 1, got 0"),
     ({"expansion": 0.05}, ValueError, "expansion must give at least one unit: .* is 0 for expansion=0.05"),
-    ({"expansion": -2.0}, ValueError, "expansion must give at least one unit: .* is -14 for expansion=-2.0"),
-    ({"expansion": float("inf")}, ValueError, "expansion must be finite, got inf"),
-    ({"relu_layers": 0}, ValueError, "relu_layers must be positive, got 0"),
+    ({"expansion": -2.0}, ValueError, "expansion must be a number above 0, got -2.0"),
+    ({"expansion": float("inf")}, ValueError, "expansion must be a number above 0, got inf"),
+    ({"relu_layers": 0}, ValueError, "relu_layers must be a whole number at least 1, got 0"),
     ({"rezero": "matrix"}, ValueError, "rezero must be 'vector' or 'scalar', got 'matrix'"),
-    ({"normalize": "no"}, TypeError, "normalize must be True or False, got 'no'"),
-    ({"residual": 1.0}, ValueError, "residual must be 'learned' or 'unscaled' or a number between 0 and 1, got 1.0"),
-    ({"residual": "fixed"}, ValueError, "residual must be 'learned' or 'unscaled' or .*, got 'fixed'"),
+    ({"normalize": "no"}, TypeError, "normalize must be true or false, got 'no'"),
+    (
+        {"residual": 1.0},
+        ValueError,
+        "residual must be a number above 0 and below 1 or 'learned' or 'unscaled', got 1.0",
+    ),
+    ({"residual": "fixed"}, ValueError, "residual must be .* or 'learned' or 'unscaled', got 'fixed'"),
 ]
 
 
@@ -56,13 +60,15 @@ def test_constructor_of_the_rru(arguments, error, message):
 
 
 def test_constructors_of_the_rivals():
-    with pytest.raises(ValueError, match="forget_bias must be finite, got inf"):
+    with pytest.raises(ValueError, match="forget_bias must be a number, got inf"):
         rru.LSTM(3, 4, forget_bias=float("inf"))
-    with pytest.raises(ValueError, match="rounds must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="rounds must be a whole number at least 0, got -1"):
         rru.MogrifierLSTM(3, 4, rounds=-1)
-    with pytest.raises(TypeError, match=r"rank must be an int, got 1\.5"):
+    with pytest.raises(TypeError, match=r"rank must be a whole number at least 0, got 1\.5"):
         rru.MogrifierLSTM(3, 4, rank=1.5)
-    with pytest.raises(TypeError, match="forget_bais"):
+    with pytest.raises(
+        TypeError, match=r"LSTM takes no argument 'forget_bais'; did you mean 'forget_bias'\? Known: input_size, "
+    ):
         rru.LSTM(3, 4, forget_bais=1.0)
 
 
@@ -71,25 +77,16 @@ def test_a_backend_that_was_not_built(monkeypatch):
     with pytest.raises(RuntimeError, match="backend 'native' is not part of this build; use 'auto' or 'reference'"):
         rru.RRU(3, 4, backend="native")
     warn_once.cache_clear()
-    with pytest.warns(UserWarning, match="rru was installed without its native scans"):
+    with pytest.warns(UserWarning, match="no native library"):
         rru.RRU(3, 4)(torch.randn(20, 2, 3))
     rru.RRU(3, 4)(torch.randn(20, 2, 3))  # says so once
 
 
 def test_what_the_native_back_end_cannot_run():
-    with pytest.raises(RuntimeError, match=r"'native' cannot run this: .* the weights are torch\.bfloat16; use 'auto'"):
-        rru.RRU(3, 4, backend="native", dtype=torch.bfloat16)(torch.randn(5, 2, 3).bfloat16())
     with pytest.raises(
         RuntimeError, match="'native' cannot run this: native scans run on the CPU, the input is on meta"
     ):
         rru.RRU(3, 4, backend="native", device="meta")(torch.randn(5, 2, 3, device="meta"))
-
-
-def test_gradients_of_gradients_of_native_scans():
-    x = torch.randn(5, 2, 3, requires_grad=True)
-    (gradient,) = torch.autograd.grad(rru.RRU(3, 4, backend="native")(x)[0].sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="no gradients of gradients: use backend='reference'"):
-        gradient.sum().backward()
 
 
 @every_cell
@@ -133,7 +130,7 @@ def test_state_of_one_tensor(layer_class):
         layer(x, torch.zeros(2, 4, 5))
     with pytest.raises(ValueError, match=r"state h must have shape \(2, 4\) = .*, got \(2, 1, 4\)"):
         layer(x[:, 0], torch.zeros(2, 1, 4))
-    with pytest.raises(TypeError, match="state must be a tensor, got tuple"):
+    with pytest.raises(TypeError, match=r"state must be a tensor, got tuple: .* has one state h, not a pair \(h, c\)"):
         layer(x, (torch.zeros(2, 5, 4), torch.zeros(2, 5, 4)))
     with pytest.raises(TypeError, match=r"state h must be torch\.float32 as the weights are, got torch\.float64"):
         layer(x, torch.zeros(2, 5, 4).double())
@@ -178,5 +175,5 @@ def test_lengths(variant):
 def test_backend_set_afterwards():
     layer = rru.RRU(3, 4)
     layer.backend = "fast"
-    with pytest.raises(ValueError, match="backend must be one of 'auto', 'reference', 'native', got 'fast'"):
+    with pytest.raises(ValueError, match="backend must be one of 'auto', 'reference', 'native', 'fused', got 'fast'"):
         layer(torch.randn(5, 2, 3))

@@ -8,9 +8,10 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
-from tests.variants import NATIVE, VARIANTS, random_state, state_parts
+from tests.variants import FUSED, NATIVE, VARIANTS, random_state, state_parts
 
-every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE], ids=str)
+COMPILED_CELLS = [variant for variant in NATIVE + FUSED if variant.name.count("-") == 1]  # with their defaults
+every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE, *FUSED], ids=str)
 
 
 def as_function(layer, lengths, seed=0):
@@ -44,10 +45,11 @@ def test_gradients_with_lengths_layers_and_directions(variant):
 @every_variant
 def test_gradients_with_dropout(variant):
     layer = variant.build(input_size=2, hidden_size=3, dropout=0.5)
-    assert gradcheck(as_function(layer, lengths=None), arguments(layer, torch.randn(4, 2, 2).double()))
+    x = torch.randn(4, 2, 2).double()
+    assert gradcheck(as_function(layer, lengths=None), arguments(layer, x), fast_mode=True)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", [*VARIANTS, *COMPILED_CELLS], ids=str)
 def test_gradients_of_gradients(variant):
     layer = variant.build(input_size=2, hidden_size=2, bidirectional=True)
     run = as_function(layer, lengths=torch.tensor([2, 1]))

@@ -42,7 +42,7 @@ def test_resetting_gives_what_a_new_layer_has(variant):
 
 def test_rru():
     m, n, p = 30, 50, 20
-    cell = rru.RRUCell(m, n, p, relu_layers=3, expansion=1.5)
+    cell = rru.RRUCell(m, n, output_size=p, relu_layers=3, expansion=1.5)
     g = cell.expanded_size
     assert g == 120
     for name in ("weight_x", "weight_h"):  # one joint matrix

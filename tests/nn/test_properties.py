@@ -1,14 +1,14 @@
 """What must hold for every cell, whatever the shapes."""
 
-import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from tests.variants import NATIVE, VARIANTS, assert_same, random_state, state_parts
+from tests.variants import FUSED, NATIVE, VARIANTS, assert_same, random_state, state_parts
 
-every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE], ids=str)
+any_variant = st.sampled_from([*VARIANTS, *NATIVE, *FUSED])
+examples = settings(max_examples=80)  # some for each variant
 
 
 @st.composite
@@ -28,8 +28,8 @@ def cases(draw, bidirectional=None, min_steps=1):
     return arguments, torch.randn(steps, batch, m).double(), torch.tensor(lengths)
 
 
-@every_variant
-@given(case=cases())
+@examples
+@given(variant=any_variant, case=cases())
 def test_each_sequence_alone_gives_what_it_gives_in_a_batch(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
@@ -43,8 +43,8 @@ def test_each_sequence_alone_gives_what_it_gives_in_a_batch(variant, case):
         assert_same(tuple(part[:, b] for part in state_parts(last)), state_parts(alone_last))
 
 
-@every_variant
-@given(case=cases(), data=st.data())
+@examples
+@given(variant=any_variant, case=cases(), data=st.data())
 def test_the_order_of_a_batch_does_not_matter(variant, case, data):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
@@ -55,8 +55,8 @@ def test_the_order_of_a_batch_does_not_matter(variant, case, data):
     assert_same(permuted_state, tuple(part[:, order] for part in state_parts(state)))
 
 
-@every_variant
-@given(case=cases(), enforce_sorted=st.booleans())
+@examples
+@given(variant=any_variant, case=cases(), enforce_sorted=st.booleans())
 def test_packed_sequences_give_what_lengths_give(variant, case, enforce_sorted):
     arguments, x, lengths = case
     if enforce_sorted:
@@ -72,8 +72,8 @@ def test_packed_sequences_give_what_lengths_give(variant, case, enforce_sorted):
     assert_same(packed_last, last)
 
 
-@every_variant
-@given(case=cases())
+@examples
+@given(variant=any_variant, case=cases())
 def test_what_padding_holds_does_not_matter_nor_does_it_get_gradients(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
@@ -88,8 +88,8 @@ def test_what_padding_holds_does_not_matter_nor_does_it_get_gradients(variant, c
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
-@every_variant
-@given(case=cases(bidirectional=True))
+@examples
+@given(variant=any_variant, case=cases(bidirectional=True))
 def test_both_directions_are_two_layers_and_a_flip(variant, case):
     arguments, x, lengths = case
     arguments["num_layers"] = 1
@@ -110,8 +110,8 @@ def test_both_directions_are_two_layers_and_a_flip(variant, case):
     assert_same(state, tuple(torch.cat(pair) for pair in parts))
 
 
-@every_variant
-@given(case=cases(bidirectional=False))
+@examples
+@given(variant=any_variant, case=cases(bidirectional=False))
 def test_stepping_with_the_cells_gives_what_the_layer_gives(variant, case):
     arguments, x, _ = case
     layer = variant.build(**arguments)
@@ -125,8 +125,8 @@ def test_stepping_with_the_cells_gives_what_the_layer_gives(variant, case):
     assert_same(tuple(map(torch.stack, parts)), state_parts(last))
 
 
-@every_variant
-@given(case=cases(bidirectional=False, min_steps=2), data=st.data())
+@examples
+@given(variant=any_variant, case=cases(bidirectional=False, min_steps=2), data=st.data())
 def test_two_halves_with_the_state_passed_on_are_one_whole(variant, case, data):
     arguments, x, _ = case
     layer = variant.build(**arguments)
@@ -138,8 +138,8 @@ def test_two_halves_with_the_state_passed_on_are_one_whole(variant, case, data):
     assert_same(last, state)
 
 
-@every_variant
-@given(case=cases())
+@examples
+@given(variant=any_variant, case=cases())
 def test_batch_first_is_the_same_with_two_dimensions_exchanged(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)

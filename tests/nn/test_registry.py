@@ -1,5 +1,6 @@
 """A cell of one's own: one file, one registration, and everything knows it."""
 
+import inspect
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 import rru
+from rru.nn import registry
+from rru.scan import operator
 from tests.variants import Variant, assert_same, randomize
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -69,9 +72,7 @@ def test_gradients_of_it(own_cell):
 
 
 def test_an_unknown_name():
-    with pytest.raises(
-        ValueError, match=r"no cell is named 'rruu'; did you mean 'rru'\? Known: gru, lstm, mogrifier, rru"
-    ):
+    with pytest.raises(ValueError, match=r"unknown cell 'rruu'; did you mean 'rru'\? Known: gru, lstm, mogrifier, rru"):
         rru.layer_class("rruu")
 
 
@@ -111,7 +112,7 @@ def test_what_cannot_be_registered():
 
     with pytest.raises(TypeError, match=r"must be a subclass of rru\.Layer that names its cell_class"):
         rru.register_cell("mine")(rru.GRUCell)
-    with pytest.raises(ValueError, match="GRUCell is registered as 'gru' already"):
+    with pytest.raises(ValueError, match="GRUCell is already registered as 'gru'"):
 
         @rru.register_cell("mine")
         class Again(rru.Layer):
@@ -125,26 +126,47 @@ def test_a_cell_that_a_graph_could_not_make_again(own_cell):
         def __init__(self, input_size, hidden_size, *, scale=1.0, dropout=0.0, device=None, dtype=None):
             super().__init__(input_size, hidden_size, dropout=dropout, device=device, dtype=dtype)
 
-    with pytest.raises(TypeError, match="Forgetful must keep its argument 'scale' as an attribute of that name"):
+    with pytest.raises(TypeError, match=r"Forgetful must pass its argument 'scale' to super\(\)\.__init__"):
         Forgetful(3, 4)
 
     class WithList(own_cell["JANETCell"]):
         def __init__(self, input_size, hidden_size, *, gains=(1.0,), dropout=0.0, device=None, dtype=None):
-            self.gains = gains
-            super().__init__(input_size, hidden_size, dropout=dropout, device=device, dtype=dtype)
+            super().__init__(input_size, hidden_size, gains=gains, dropout=dropout, device=device, dtype=dtype)
 
     with pytest.raises(TypeError, match=r"WithList: gains must be a string or a number, got \(1\.0,\)"):
         WithList(3, 4)
 
     layer = own_cell["JANET"](3, 4)
     layer.cells[0].norm = torch.nn.LayerNorm(4)
-    with pytest.raises(RuntimeError, match=r"JANETCell holds more than its weights, which no graph knows: \['norm'\]"):
+    with pytest.raises(
+        RuntimeError, match=r"JANETCell has state besides its weights, which a graph cannot store: \['norm'\]"
+    ):
         torch.export.export(layer, (torch.randn(5, 2, 3),))
 
 
-def test_an_option_changed_later_is_changed_in_graphs_too(own_cell):
-    layer, x = own_cell["JANET"](3, 4), torch.randn(5, 2, 3)
-    layer.cells[0].forget_bias = -3.0
-    assert "forget_bias=-3.0" in repr(layer)
+def test_a_cell_may_fix_an_option_of_the_cell_it_derives_from(own_cell, monkeypatch):
+    for known in (registry._layers, operator.registered):
+        monkeypatch.setitem(known, "forgetful", None)
+
+    @rru.register_cell("forgetful")
+    class Forgetful(rru.Layer):
+        class cell_class(own_cell["JANETCell"]):
+            def __init__(self, input_size, hidden_size, *, gain: float = 1.0, device=None, dtype=None):
+                super().__init__(input_size, hidden_size, forget_bias=-3.0, gain=gain, device=device, dtype=dtype)
+
+    layer, x = Forgetful(3, 4, gain=2), torch.randn(5, 2, 3)
+    assert (layer.cells[0].forget_bias, layer.cells[0].gain) == (-3.0, 2.0)
+    assert "forget_bias" not in inspect.signature(Forgetful).parameters
     torch.compiler.reset()
     assert_same(torch.compile(layer, fullgraph=True, backend="aot_eager")(x)[0], layer(x)[0], 1e-6)
+
+
+def test_its_options_are_those_of_its_constructor(own_cell):
+    layer = own_cell["JANET"](3, 4, forget_bias=2)
+    assert layer.cells[0].forget_bias == 2.0
+    assert "forget_bias=2.0" in repr(layer)
+    assert inspect.signature(own_cell["JANET"]).parameters["forget_bias"].default == 1.0
+    with pytest.raises(TypeError, match="forget_bias must be a number, got 'much'"):
+        own_cell["JANET"](3, 4, forget_bias="much")
+    with pytest.raises(AttributeError, match=r"forget_bias of a JANETCell is fixed at 2\.0: create a new cell"):
+        layer.cells[0].forget_bias = 3.0

@@ -32,8 +32,8 @@ def test_a_budget_met_exactly_and_by_one_too_few():
 
 
 def test_a_model_that_cannot_be_built_at_the_smallest_sizes():
-    size = rru.hidden_size_for(35_000, lambda n: rru.RRU(1, n, 64, expansion=0.2))
-    assert rru.count_parameters(rru.RRU(1, size, 64, expansion=0.2)) <= 35_000
+    size = rru.hidden_size_for(35_000, lambda n: rru.RRU(1, n, output_size=64, expansion=0.2))
+    assert rru.count_parameters(rru.RRU(1, size, output_size=64, expansion=0.2)) <= 35_000
     assert rru.hidden_size_for(9, lambda n: rru.RRU(1, n) if n < 3 and int("x") else nn.Linear(n, n, bias=False)) == 3
     with pytest.raises(ValueError, match="invalid literal"):
         rru.hidden_size_for(100, lambda n: int("x"))
@@ -46,12 +46,14 @@ def test_torchs_generator_is_left_alone():
 
 
 def test_a_budget_that_no_size_meets():
-    with pytest.raises(ValueError, match=r"budget must be at least 102, what the model needs at hidden size 1; got 50"):
+    with pytest.raises(
+        ValueError, match=r"budget must be at least 102, the size of the model at hidden size 1; got 50"
+    ):
         rru.hidden_size_for(50, lambda n: nn.ModuleList([rru.LSTM(10, n), nn.Linear(n, 27)]))
     with pytest.raises(ValueError, match="budget must be positive, got 0"):
         rru.hidden_size_for(0, lambda n: rru.LSTM(10, n))
 
 
 def test_a_model_that_does_not_grow():
-    with pytest.raises(ValueError, match=r"build must use its hidden size: at 128 .* fits a budget of 100"):
+    with pytest.raises(ValueError, match=r"build must use the hidden size it is given: at 128 .* fits a budget of 100"):
         rru.hidden_size_for(100, lambda n: nn.Linear(2, 2))

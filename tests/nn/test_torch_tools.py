@@ -11,13 +11,23 @@ from torch import nn
 from torch.nn.utils import prune
 
 import rru
-from tests.variants import CELLS, VARIANTS, assert_same, randomize, state_parts
+from tests.variants import CELLS, FUSED, NATIVE, VARIANTS, assert_same, randomize, state_parts
 
 every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+# each cell, and the variants that have other weights
+WEIGHTS = ["rru-three-relu-layers", "rru-unscaled", "gru-reset-after", "mogrifier-low-rank"]
+every_set_of_weights = pytest.mark.parametrize(
+    "variant", [*CELLS, *(variant for variant in VARIANTS if variant.name in WEIGHTS)], ids=str
+)
+# each operator, each cell, and the variants that give an operator more or other tensors
+GRAPHS = ["rru", "rru-three-relu-layers", "rru-relu-outputs", "gru", "lstm", "mogrifier", "mogrifier-low-rank"]
+every_graph = pytest.mark.parametrize(
+    "variant", [*CELLS, *(variant for variant in NATIVE + FUSED if variant.name.partition("-")[2] in GRAPHS)], ids=str
+)
 
 
-@every_variant
+@every_set_of_weights
 def test_state_dict(variant):
     layer, other = (variant.build(num_layers=2, bidirectional=True) for _ in range(2))
     x = torch.randn(4, 2, 3).double()
@@ -25,7 +35,7 @@ def test_state_dict(variant):
     assert torch.equal(other(x)[0], layer(x)[0])
 
 
-@every_variant
+@every_set_of_weights
 def test_safetensors(variant, tmp_path):
     layer, other = (variant.build(num_layers=2) for _ in range(2))
     x = torch.randn(4, 2, 3).double()
@@ -34,7 +44,7 @@ def test_safetensors(variant, tmp_path):
     assert torch.equal(other(x)[0], layer(x)[0])
 
 
-@every_variant
+@every_set_of_weights
 def test_deepcopy_and_pickle(variant):
     layer = variant.build(num_layers=2, dropout=0.5)
     file = io.BytesIO()
@@ -50,7 +60,7 @@ def test_deepcopy_and_pickle(variant):
     assert next(layer.parameters()).any()
 
 
-@every_variant
+@every_set_of_weights
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_dtypes(variant, dtype):
     double = variant.build(num_layers=2)
@@ -64,7 +74,7 @@ def test_dtypes(variant, dtype):
     assert all(parameter.grad.dtype == dtype for parameter in layer.parameters())
 
 
-@every_variant
+@every_set_of_weights
 def test_meta_device_and_materializing(variant):
     layer = variant.layer(3, 4, device="meta", **variant.options)
     assert layer(torch.zeros(5, 2, 3, device="meta"))[0].shape[:2] == (5, 2)
@@ -79,16 +89,17 @@ def test_autocast(variant):
     wanted, _ = layer(x, lengths=lengths)
     with torch.autocast("cpu"):
         outputs, state = layer(x, lengths=lengths)
-    with torch.autocast("cpu"):
+    for backend in ("native", "fused"):
         whole = copy.deepcopy(layer)
-        whole.backend = "native"
-        assert whole(x, lengths=lengths)[0].dtype == outputs.dtype  # whatever runs it
+        whole.backend = backend
+        with torch.autocast("cpu"):
+            assert whole(x, lengths=lengths)[0].dtype == outputs.dtype  # whatever runs it
     outputs.float().sum().backward()
     tolerance = 0.1 * max(1, wanted.abs().max().item())
     assert_same(outputs.float(), wanted, tolerance)
     with torch.autocast("cpu"):  # 16 bits in, as from a layer before it
         assert_same(layer(x.bfloat16(), lengths=lengths)[0].float(), outputs.float(), tolerance)
-    with torch.autocast("cpu"), pytest.raises(TypeError, match="input must be of 32 or 16 bits under autocast"):
+    with torch.autocast("cpu"), pytest.raises(TypeError, match="input must be a 32-bit or 16-bit float under autocast"):
         layer(x.double())
     assert all(part.dtype == torch.float32 for part in state_parts(state))  # states add up over time: not rounded
     assert all(parameter.grad.dtype == torch.float32 for parameter in layer.parameters())
@@ -102,7 +113,7 @@ def gradients(layer, run, x):
     return outputs, state, [x.grad, *(parameter.grad for parameter in layer.parameters())]
 
 
-@every_variant
+@every_graph
 @pytest.mark.parametrize("autocast", [False, True])
 def test_compile_in_one_graph_gives_the_same_numbers_and_gradients(variant, autocast):
     torch.compiler.reset()
@@ -189,7 +200,7 @@ def test_lengths_are_checked_in_a_compiled_graph_too():
         compiled(torch.randn(6, 2, 3), lengths=torch.tensor([6, 7]))
 
 
-@every_variant
+@every_graph
 def test_export_with_free_batch_and_time(variant):
     layer = variant.build(num_layers=2, bidirectional=True).eval()
     steps, batch = torch.export.Dim("steps"), torch.export.Dim("batch")
@@ -220,7 +231,7 @@ def test_the_cell_compiles_and_exports(variant):
 
 
 @every_cell
-@pytest.mark.parametrize("backend", ["reference", "native"])
+@pytest.mark.parametrize("backend", ["reference", "native", "fused"])
 def test_parametrized_weights_are_made_once_for_a_whole_sequence(variant, backend):
     calls = []
 
@@ -250,7 +261,7 @@ def test_parametrized_weights_are_made_once_for_a_whole_sequence(variant, backen
 
 
 @every_cell
-@pytest.mark.parametrize("backend", ["reference", "native"])
+@pytest.mark.parametrize("backend", ["reference", "native", "fused"])
 def test_pruned_weights_stay_pruned_through_training(variant, backend):
     layer = randomize(variant.layer(3, 4, backend=backend))
     prune.l1_unstructured(layer.cells[0], "weight_h", 0.5)

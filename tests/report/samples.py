@@ -2,14 +2,15 @@
 
 import json
 
-from rru.experiments import execute, plans, presets
-from rru.report.gather import metric_of
-from rru.training import toml
+from rru.experiments import plans
+from rru.settings import presets, toml
+from rru.tasks import metric_of
+from rru.training import run_folder
 
 
 def result_of(config, test, **changes):
     """What result.json of a run of these settings would hold."""
-    metric = metric_of(config["task"]["name"])
+    metric = metric_of(config.kind)
     scores = {metric.key: test + 0.25, "loss": 1.0}
     return {
         "status": "finished",
@@ -23,7 +24,7 @@ def result_of(config, test, **changes):
         "epochs": 5,
         "steps": 50,
         "tokens": 12345,
-        "parameters": config["model"]["budget"] - 7,
+        "parameters": config.model.budget - 7,
         "untrained_loss": 61.0,
         "seconds": {"total": 125.0, "model": 100.0},
     } | changes
@@ -31,11 +32,11 @@ def result_of(config, test, **changes):
 
 def write_run(root, config, test=8.0, folder=None, epochs=5, **changes):
     """A finished run's folder, without checkpoints or weights; with `test=None` one that was stopped."""
-    folder = folder or execute.run_folder(config, root)
+    folder = folder or run_folder(config, root)
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(toml.dumps(config))
+    (folder / "config.toml").write_text(toml.dumps(config.tables()))
     (folder / "env.json").write_text(json.dumps({"python": "3.11.7", "versions": {"torch": "2.13.0"}, "threads": 2}))
-    key = metric_of(config["task"]["name"]).key
+    key = metric_of(config.kind).key
     with (folder / "metrics.jsonl").open("w") as file:
         for epoch in range(epochs + 1):
             scores = {key: (test or 8.0) + 0.25 + 2 * abs(epoch - 3)}
@@ -57,17 +58,17 @@ def change_result(folder, remove=(), **changes):
 
 def everything(root):
     """Runs of every kind that a page can show: tables, a grid with failed and missing runs, a curve, convergence."""
-    for entry in plans.load("table1", "paper", tasks=["jsb"], seeds=range(5)).entries:
+    for entry in plans.load("table1", "paper", tasks=["jsb"], seeds=range(5)).runs:
         write_run(root, entry.config, 8.0 + 0.1 * "RGLM".index(entry.line[0]) + 0.01 * (entry.seed % 3), epochs=30)
     write_run(root, preset("nottingham"), None)
-    for entry in plans.load("table2", "smoke", tasks=["bach"]).entries:
+    for entry in plans.load("table2", "smoke", tasks=["bach"]).runs:
         write_run(root, entry.config, 40.0)
-    for number, entry in enumerate(plans.load("robustness-jsb", "cpu").entries):
+    for number, entry in enumerate(plans.load("robustness-jsb", "cpu").runs):
         if number % 7:
             failed = number % 11 == 5
             changes = {"status": "diverged", "reason": "the training loss became nan at step 3"}
             write_run(root, entry.config, 8 + (number * 37 % 50) / 10, **(changes if failed else {}))
-    for entry in plans.load("dropout-jsb", "cpu", seeds=(0, 1)).entries:
+    for entry in plans.load("dropout-jsb", "cpu", seeds=(0, 1)).runs:
         at = entry.point["model.dropout"]
         write_run(root, entry.config, 9 + (at - 0.6) ** 2 + 0.1 * entry.seed + 0.2 * (entry.cell != "rru"))
     return root

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from rru import report
-from rru.report.gather import METRICS_LIMIT, gather
+from rru.report.gather import gather
 from rru.training import RunError
-from rru.training.run import LIMIT
+from rru.training.records import LIMIT, METRICS_LIMIT
 from tests.report.samples import change_result, preset, write_run
 
 
@@ -31,7 +31,7 @@ def shown(tmp_path):
 def test_any_file_may_hold_anything(tmp_path, damaged, name, content):
     (damaged / name).write_bytes(content + b"\n")
     said, html = shown(tmp_path)
-    assert f"{damaged / name}" in said or "config.toml is not one that this version of rru knows" in said
+    assert f"{damaged / name}" in said or "does not know these settings (config.toml)" in said
     assert name in html
 
 
@@ -40,7 +40,7 @@ def test_a_huge_file_is_not_read(tmp_path, damaged, name):
     os.truncate(damaged / name, METRICS_LIMIT + 1)
     said, _ = shown(tmp_path)
     assert f"{damaged / name}" in said
-    assert f"{LIMIT}" in said or f"{METRICS_LIMIT:,}" in said
+    assert f"{LIMIT}" in said or f"{METRICS_LIMIT}" in said
 
 
 @pytest.mark.parametrize("name", ["result.json", "env.json", "metrics.jsonl", "lock"])
@@ -82,7 +82,7 @@ def test_a_result_without_its_number_counts_nowhere(tmp_path, damaged, key):
 def test_a_test_that_is_no_number_counts_nowhere(tmp_path, damaged, test):
     change_result(damaged, test=test, epochs="many", best_epoch=-1, seconds=[1], parameters=10**30)
     said, html = shown(tmp_path)
-    assert "has no test.nll, so the run counts nowhere" in said
+    assert "has no test.nll, so the run does not count" in said
     assert "GRU" in html
 
 
@@ -106,7 +106,7 @@ def test_names_may_be_no_text(tmp_path, damaged):
 def test_an_empty_result_is_no_result(tmp_path, damaged):
     (damaged / "result.json").write_text("{}")
     said, _ = shown(tmp_path)
-    assert "result.json must have the status finished or diverged, got 'None'" in said
+    assert "result.json is of another version of rru: it lacks best, " in said
 
 
 def test_a_long_story_is_cut_short(tmp_path, damaged):
@@ -121,17 +121,17 @@ def test_settings_of_another_version_are_listed(tmp_path, damaged):
     path = damaged / "config.toml"
     path.write_text(path.read_text().replace("[schedule]", "[schedule]\nwarmup = 3"))
     said, html = shown(tmp_path)
-    assert "config.toml is not one that this version of rru knows: no key is named &#39;schedule.warmup" in html
-    assert "no key is named 'schedule.warmup'" in said
+    assert "does not know these settings (config.toml): unknown key &#39;schedule.warmup" in html
+    assert "unknown key 'schedule.warmup'" in said
     assert "warmup = 3" in html  # its settings are shown as they are
 
 
-def test_a_line_of_metrics_that_is_damaged_ends_the_curve_there(tmp_path, damaged):
+def test_a_line_of_metrics_that_is_damaged_is_left_out(tmp_path, damaged):
     path = damaged / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:3], "{oops\n", *lines[3:]]))
     said, _ = shown(tmp_path)
-    assert f"{path}: line 4 is damaged; it and what follows is left out" in said
+    assert f"{path}: line 4 is damaged and left out" in said
 
 
 def test_a_line_cut_short_by_a_killed_run_is_no_damage(tmp_path, damaged):
@@ -158,7 +158,7 @@ def test_only_result_files_are_needed(tmp_path, damaged):
     for name in ("env.json", "metrics.jsonl"):
         (damaged / name).unlink()
     said, html = shown(tmp_path)
-    assert "metrics.jsonl: is not there, so there is no learning curve" in said
+    assert "metrics.jsonl: is missing or empty, so there is no learning curve" in said
     assert "<strong>7.80</strong>" in html
 
 
@@ -166,7 +166,7 @@ def test_music_too_large_is_left_out(tmp_path, damaged):
     (damaged / "music").mkdir()
     (damaged / "music" / "long.wav").touch()
     os.truncate(damaged / "music" / "long.wav", 13 << 20)
-    assert "long.wav: has 13631488 bytes where at most" in shown(tmp_path)[1]
+    assert "long.wav: has 13631488 bytes; at most" in shown(tmp_path)[1]
 
 
 def test_music_is_not_followed_to_other_places(tmp_path, damaged):
@@ -178,11 +178,18 @@ def test_music_is_not_followed_to_other_places(tmp_path, damaged):
     assert "roll.png: must be a file" in html
 
 
+def test_a_linked_music_folder_is_not_looked_into(tmp_path, damaged):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "roll.png").write_text("secret")
+    (damaged / "music").symlink_to(tmp_path / "elsewhere")
+    assert "c2VjcmV0" not in shown(tmp_path)[1]
+
+
 def test_a_missing_folder_is_named_and_the_others_shown(tmp_path, damaged):
     (tmp_path / "empty").mkdir()
     summary = report.write([tmp_path / "runs", tmp_path / "nowhere", tmp_path / "empty"], tmp_path / "page.html")
-    assert f"{tmp_path / 'nowhere'}: is no folder, so nothing was read from it" in summary.problems
-    assert f"{tmp_path / 'empty'}: holds no runs" in summary.problems
+    assert f"{tmp_path / 'nowhere'}: is not a folder" in summary.problems
+    assert f"{tmp_path / 'empty'}: has no runs in it" in summary.problems
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.touch()])

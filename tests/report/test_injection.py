@@ -93,4 +93,4 @@ def test_markdown_stays_a_table(tmp_path, evil):
     report.write([evil], tmp_path / "page.html", markdown=tmp_path / "out.md")
     text = (tmp_path / "out.md").read_text()
     assert not re.search(r"(?<!\\)<", text)
-    assert len(text.split("## Every run")[1].strip().splitlines()) == 2 + 2
+    assert len(text.split("## All runs")[1].strip().splitlines()) == 2 + 2

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rru.experiments import plans
-from rru.report.results import paper
-from tests.experiments.paper import number, table
+from rru.report.identify import paper
+from tests.settings.paper import number, table
 
 SHARED = Path(__file__).parents[3] / "shared"
 TABLE1 = {
@@ -75,5 +75,5 @@ def test_table_2(source):
 
 @pytest.mark.parametrize("name", ["table1", "table2"])
 def test_every_place_of_the_papers_tables_has_its_number(name):
-    places = {(entry.task, entry.line) for entry in plans.load(name, "paper").entries}
+    places = {(entry.task, entry.line) for entry in plans.load(name, "paper").runs}
     assert {(task, line) for task, lines in paper()[name].items() for line in lines} == places

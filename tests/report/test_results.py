@@ -5,12 +5,11 @@ import re
 
 import pytest
 
-from rru import data, report
-from rru.experiments import plans, presets
-from rru.report.gather import METRICS, gather, metric_of
-from rru.report.results import build, line_of, preset_of
-from rru.tasks.classification import ClassificationTask
-from rru.tasks.music import MusicTask
+from rru import report
+from rru.experiments import plans
+from rru.report.gather import gather
+from rru.report.identify import line_of, origin, preset_of
+from rru.report.results import build
 from tests.report.samples import preset, write_run
 
 
@@ -37,18 +36,18 @@ def test_numbers_stand_beside_the_papers(tmp_path):
 
 
 def test_a_grid_has_maps_of_the_cells_that_were_run_and_names_the_others(tmp_path):
-    entries = plans.load("robustness-jsb", "cpu").entries
+    entries = plans.load("robustness-jsb", "cpu").runs
     for number, entry in enumerate(each for each in entries if each.cell == "rru"):
         if number:
             write_run(tmp_path / "runs", entry.config, 8.0 + number / 10)
     html = page(tmp_path)
-    assert len(re.findall(r'aria-label="RRU: [^"]*Learning rate across', html)) == 2  # test, and epochs to the best
+    assert len(re.findall(r'aria-label="RRU: [^"]*Learning rate across', html)) == 2  # test, and best epoch
     assert 'aria-label="LSTM: ' not in html
     assert "24 of 25 settings have a result; 1 not begun. No runs of GRU, LSTM, Mogrifier LSTM." in html
 
 
 def test_a_curve_leaves_no_point_out(tmp_path):
-    entries = [each for each in plans.load("dropout-jsb", "cpu").entries if each.cell == "rru"]
+    entries = [each for each in plans.load("dropout-jsb", "cpu").runs if each.cell == "rru"]
     for number, entry in enumerate(entries):
         write_run(tmp_path / "runs", entry.config, 30.0 if number == len(entries) - 1 else 8.0 + number / 10)
     chart = re.search(r'<svg[^>]*aria-label="Dropout.*?</svg>', page(tmp_path), re.DOTALL)[0]
@@ -80,6 +79,45 @@ def test_presets_are_kept_apart(tmp_path):
     assert "The numbers say nothing about the cells." in smoke
     assert "50.00" in smoke[: smoke.index("</section>")]
     assert "7.80" not in smoke[: smoke.index("</section>")]
+
+
+def test_the_page_leads_with_who_is_best_and_the_music(tmp_path):
+    """Not with a run that was stopped at once, nor with one that only tried whether things work."""
+    for cell, test in {"rru": 6.0, "lstm": 7.0}.items():
+        folder = write_run(tmp_path / "runs", preset("bach", cell, "demo"), test)
+    (folder / "music").mkdir()
+    (folder / "music" / "piece.wav").write_bytes(b"RIFF sound")
+    write_run(tmp_path / "runs", preset("bach", "rru", "smoke"), 5.0)
+    write_run(tmp_path / "runs", preset("bach", "gru", "smoke"), 4.0)
+    write_run(tmp_path / "runs", preset("bach"), None)
+    html = page(tmp_path)
+    sections = ["best", "music", "preset-demo", "preset-paper", "preset-smoke", "runs"]
+    assert re.findall(r'<section id="([\w-]+)"', html) == sections
+    best = text_of("<main" + html[html.index('id="best"') : html.index('id="music"')])
+    assert (
+        "preset demo · test NLL, lower is better RRU, nade 6.00 LSTM, nade 7.00 +1.00 "
+        "RRU, nade: one seed each, not significant (2 of 4" in best
+    )
+    assert "smoke" not in best
+    assert re.findall(r'data-label="preset">(\w+)', html) == ["demo", "demo", "paper", "smoke", "smoke"]
+
+
+def test_the_paper_is_mentioned_only_beside_its_numbers(tmp_path):
+    for cell, test in {"rru": 6.0, "lstm": 7.0}.items():
+        write_run(tmp_path / "runs", preset("bach", cell, "demo"), test)
+    assert "the paper" not in text_of(page(tmp_path, markdown=tmp_path / "out.md")).lower()
+    assert "the paper" not in (tmp_path / "out.md").read_text().lower()
+    write_run(tmp_path / "runs", preset(), 7.8)
+    assert "Below it, the paper's number and the difference" in text_of(page(tmp_path))
+
+
+def test_settings_that_differ_from_a_preset_are_named(tmp_path):
+    config = preset("jsb", "rru", "cpu", 3, "lr=0.123", "budget=2M")
+    (run,) = gather([write_run(tmp_path / "runs", config)])
+    assert (origin(run).preset, origin(run).text) == ("cpu", "budget=2M lr=0.123")
+    assert "changed: budget=2M lr=0.123" in text_of(page(tmp_path))
+    (as_preset,) = gather([write_run(tmp_path / "other", preset(seed=7))])
+    assert (origin(as_preset).preset, origin(as_preset).text) == ("paper", "")
 
 
 def test_a_diverged_seed_is_named_and_does_not_count(tmp_path):
@@ -115,7 +153,7 @@ def test_a_folder_named_twice_counts_once(tmp_path):
 
 
 def test_presets_of_runs(tmp_path):
-    dropout = plans.load("dropout-jsb", "cpu").entries[3].config
+    dropout = plans.load("dropout-jsb", "cpu").runs[3].config
     for config, name in (
         (preset(seed=5), "paper"),
         (preset(size="cpu"), "cpu"),
@@ -123,7 +161,7 @@ def test_presets_of_runs(tmp_path):
         (dropout, "cpu"),
         (preset("jsb", "rru", "cpu", 0, "lr=0.123"), "own settings"),
     ):
-        (run,) = gather([write_run(tmp_path / presets.config_id(config), config)])
+        (run,) = gather([write_run(tmp_path / config.id, config)])
         assert preset_of(run) == name
 
 
@@ -133,6 +171,34 @@ def test_the_demonstrations_runs_are_compared(tmp_path):
     html = page(tmp_path)
     assert "<strong>6.00</strong>" in html
     assert "Convergence: Bach chorales" in html
+
+
+def test_joint_outputs_are_lines_of_their_own_and_never_beside_the_papers_numbers(tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.85)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "paper", 0, "output=nade"), 4.86)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "best", 0, "output=chain", "output_units=none"), 6.1)
+    write_run(tmp_path / "runs", preset("jsb", "lstm", "best"), 4.98)
+    found = gather([tmp_path / "runs"])
+    assert {(preset_of(run), line_of(run)) for run in found} == {
+        ("paper", "RRU"),
+        ("own settings", "rru, nade"),
+        ("best", "RRU, nade"),
+        ("best", "RRU, chain"),
+        ("best", "LSTM, nade"),
+    }
+    sections = build([tmp_path / "runs"]).sections
+    assert {point.test for section in sections["paper"] for point in section.points if point.runs} == {7.85}
+    (table,) = (section for section in sections["best"] if section.shows == "table")
+    assert not table.in_paper
+    assert {point.line: point.test for point in table.points if point.runs} == {
+        "RRU, nade": 4.57,
+        "RRU, chain": 6.1,
+        "LSTM, nade": 4.98,
+    }
+    said = text_of(page(tmp_path))
+    assert "7.85 paper 7.72" in said
+    assert "4.57 paper" not in said
 
 
 def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):
@@ -145,7 +211,7 @@ def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):
 def test_every_plan_on_every_task_is_looked_for(tmp_path):
     for name in plans.names():
         for task in plans.tasks(name, "smoke"):
-            entry = plans.load(name, "smoke", tasks=[task]).entries[-1]
+            entry = plans.load(name, "smoke", tasks=[task]).runs[-1]
             (run,) = gather([write_run(tmp_path / name / task, entry.config, 50.0)])
             assert (preset_of(run), line_of(run)) == ("smoke", entry.line)
 
@@ -179,16 +245,8 @@ def test_markdown_holds_the_same_tables(tmp_path):
     text = (tmp_path / "out.md").read_text()
     assert "| JSB Chorales (NLL) | 7.85, paper 7.72, +0.13 | \N{EN DASH}, paper 8.20 |" in text
     assert "| 7.8549 |" in text
-    widths = {line.count(" | ") for line in text.split("## Every run")[1].splitlines() if line}
+    widths = {line.count(" | ") for line in text.split("## All runs")[1].splitlines() if line}
     assert len(widths) == 1
-
-
-def test_metrics_are_those_of_the_tasks():
-    assert {data.entry(task).kind for task in presets.tasks()} <= set(METRICS)
-    assert metric_of("jsb").key == MusicTask.metric
-    assert metric_of("imdb").key == ClassificationTask.metric
-    assert metric_of("imdb").higher_is_better == ClassificationTask.higher_is_better
-    assert metric_of("jsb").higher_is_better == MusicTask.higher_is_better
 
 
 def test_higher_accuracy_is_better(tmp_path):

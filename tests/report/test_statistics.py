@@ -77,14 +77,14 @@ def test_a_lead_on_every_seed_is_supported():
     rru, lstm = seeds(7.71, 7.83, 7.69, 7.92, 7.78), seeds(8.12, 8.21, 8.21, 8.27, 8.25)
     verdict = statistics.verdict({"LSTM": lstm, "RRU": rru}, False)
     assert (verdict.best, verdict.shown) == ("RRU", True)
-    assert "supported" in verdict.reason
+    assert "significantly best" in verdict.reason
 
 
 def test_a_lead_that_may_be_luck_is_not_shown():
     rru, lstm = seeds(7.7, 8.4, 7.7, 8.5, 7.8), seeds(8.1, 8.0, 8.2, 8.1, 8.3)
     verdict = statistics.verdict({"LSTM": lstm, "RRU": rru}, False)
     assert (verdict.best, verdict.shown) == ("RRU", False)
-    assert "not supported: mean difference from LSTM" in verdict.reason
+    assert "not significant: mean difference from LSTM" in verdict.reason
 
 
 def test_the_winner_must_lead_every_other():

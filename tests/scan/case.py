@@ -1,9 +1,12 @@
-"""A cell with all that a scan takes, on which scans are compared."""
+"""A cell with all arguments of a scan, on which scans are compared."""
+
+from contextlib import contextmanager
 
 import pytest
 import torch
 from hypothesis import strategies as st
 
+from rru.scan import library
 from tests.variants import CELLS, VARIANTS
 
 RAGGED = [5, 1, 3, 5, 2, 4, 1]
@@ -12,8 +15,19 @@ every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
 whole_or_ragged = pytest.mark.parametrize("lengths", [None, torch.tensor(RAGGED)], ids=["whole", "ragged"])
 
 
+@contextmanager
+def using(instruction_set):
+    """The native scans use this instruction set meanwhile."""
+    before = library.instruction_set
+    library.instruction_set = instruction_set
+    try:
+        yield
+    finally:
+        library.instruction_set = before
+
+
 class Case:
-    """A cell with random weights, and all that a scan takes."""
+    """A cell with random weights, and all arguments of a scan."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ def test_torchs_own_check_of_an_operator(variant, reverse):
         (
             torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True),
             [part.requires_grad_() for part in cell.initial_state(2)],
-            cell.weights(),
+            list(cell.weights().values()),
             torch.tensor([5, 3]),
             torch.tensor(7),
             cell.name,

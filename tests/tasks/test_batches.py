@@ -97,7 +97,7 @@ def test_evaluation_leaves_mode_gradients_and_generator_as_they_were(name):
     assert model.layers.training
     assert not model.head.training
     assert all(weight.grad is None for weight in model.parameters())
-    assert task.metric in scores
+    assert task.metric.key in scores
     assert scores == task.evaluate(model, "valid")
     with pytest.raises(ValueError, match="split must be 'train' or 'valid' or 'test', got 'dev'"):
         task.evaluate(model, "dev")

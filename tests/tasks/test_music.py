@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from rru import data
 from rru.tasks import MusicTask
+from rru.tasks.music import transposed
 from tests.tasks import small
 
 
@@ -51,6 +52,19 @@ def test_empty_steps_are_left_out():
     gaps = np.insert(roll, [0, 3, 3, 9], 0, axis=0)
     with_gaps, without = (_task(data.Music([some], [some], [some])) for some in (gaps, roll))
     assert small.same(with_gaps.epoch(small.generator())[0], without.epoch(small.generator())[0])
+
+
+def test_transposed_windows_have_the_same_intervals_and_stay_on_the_keys():
+    roll = np.zeros((2, 88), np.uint8)
+    roll[0, [1, 50]], roll[1, [4, 85]] = 1, 1
+    assert [transposed(roll, by)[1].nonzero()[0].tolist() for by in (2, 5, -9)] == [[6, 87], [6, 87], [3, 84]]
+    third = np.zeros((9, 88), np.uint8)
+    third[:, [40, 44]] = 1
+    task = _task(data.Music([third], [third], [third]), transposition=3)
+    batches = [task.epoch(small.generator(seed))[0] for seed in range(40)]
+    assert {tuple(batch.targets[-1, 0].nonzero()[:, 0].tolist()) for batch in batches} == {
+        (40 + by, 44 + by) for by in range(-3, 4)
+    }
 
 
 def test_both_averages_by_hand():
@@ -99,7 +113,7 @@ def test_the_training_loss_averages_each_window_first():
     assert task.loss(model, batch)[1] is None
 
 
-@pytest.mark.parametrize("cell", small.CELLS)
+@pytest.mark.parametrize("cell", ["rru", "lstm"])  # a state of one part, and of two
 def test_a_trimmed_batch_gives_the_loss_and_gradients_of_a_fully_padded_one(cell):
     task = _task(small.music(train=(5, 9, 7)), context=20)
     batch = task.epoch(small.generator())[0]
@@ -134,5 +148,5 @@ def test_limits_take_the_first_pieces():
 
 
 def test_a_split_without_a_window_is_refused():
-    with pytest.raises(ValueError, match="music: test must have a piece of at least two steps with a note, got none"):
+    with pytest.raises(ValueError, match="music: test must have a piece with at least two non-empty steps, got none"):
         _task(small.music(test=(1,)))

@@ -11,7 +11,7 @@ from rru.tasks import LanguageTask, MusicTask, ReviewTask
 from rru.training import Processes, RAdam, Run, SeenRun, Stepped
 from rru.training.loop import train
 from tests.tasks import small
-from tests.training.toy import CONFIG, Toy
+from tests.training.toy import CONFIG, Toy, config
 
 TASKS = {  # batches whose halves and thirds are not equal
     "music": (lambda: MusicTask("music", small.music(), context=10, batch_size=5), "rru"),
@@ -38,11 +38,11 @@ def train_task(name, folder, processes=None, watch=None, stop=lambda: False):
         task = make()
         model = small.model_for(task, cell)
     if processes.first and not (folder / "config.toml").exists():
-        Run.create(folder, CONFIG)
+        Run.create(folder, CONFIG if name == "toy" else config(epochs=2))
     processes.wait()
     run = Run(folder) if processes.first else SeenRun(folder)
     optimiser = RAdam(model.parameters(), 0.01, clip=1.5)
-    return train(task, model, optimiser, CONFIG, run, watch or (lambda event: None), stop=stop, processes=processes)
+    return train(task, model, optimiser, run, watch or (lambda event: None), stop=stop, processes=processes)
 
 
 def work(rank, count, meeting, names, root, stop_at=0, die_at=0):

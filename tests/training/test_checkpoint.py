@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from rru.files import Damaged
+from rru.training import RunError
 from rru.training.checkpoint import Checkpoint, Checkpoints, flatten, pack, restore, unpack
 from rru.training.events import Notice
-from rru.training.files import Damaged, RunError
 from rru.training.run import Run
 from tests.training.toy import outcome, train_in
 
@@ -92,19 +93,19 @@ class TestDamage:
         events = []
         train_in(tmp_path / "run", watch=events.append)
         (notice,) = [event.message for event in events if isinstance(event, Notice)]
-        assert "a damaged checkpoint was passed over" in notice
+        assert "skipped a damaged checkpoint" in notice
         assert f"{newest.name}/{name}" in notice
         assert outcome(tmp_path / "run") == uninterrupted
 
     def test_is_a_warning_where_nobody_watches(self, tmp_path):
         (_stopped(tmp_path / "run")[-1] / "state.json").write_bytes(b"")
-        with pytest.warns(RuntimeWarning, match=r"state\.json: has 0 bytes where \d+ were written"):
+        with pytest.warns(RuntimeWarning, match=r"state\.json: has 0 bytes, but \d+ were written"):
             train_in(tmp_path / "run")
 
     def test_of_all_is_an_error_that_says_what_to_do(self, uninterrupted, tmp_path):
         for checkpoint in _stopped(tmp_path / "run"):
             (checkpoint / "model.safetensors").write_bytes(b"")
-        with pytest.raises(RunError, match=r"no checkpoint here can be read: .*Remove this folder"):
+        with pytest.raises(RunError, match=r"no readable checkpoint: .*Remove this folder"):
             train_in(tmp_path / "run")
         shutil.rmtree(tmp_path / "run" / "checkpoint")
         train_in(tmp_path / "run")
@@ -148,5 +149,18 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         model.head = nn.Linear(6, 4)
         return torch.optim.SGD(model.parameters())
 
-    with pytest.raises(RunError, match=r"not one of this model and optimiser: .*head\.weight"):
+    with pytest.raises(RunError, match=r"does not fit this model and optimiser: .*head\.weight"):
         train_in(tmp_path / "run", build=build)
+
+
+class PanicException(BaseException):
+    pass
+
+
+def test_a_panic_for_lack_of_memory_is_a_memory_error(monkeypatch):
+    def panic(tensors):
+        raise PanicException("memory allocation failed")
+
+    monkeypatch.setattr("safetensors.torch.save", panic)
+    with pytest.raises(MemoryError, match="not enough memory to save 12 bytes"):
+        pack({"weight": torch.zeros(3)})

@@ -1,7 +1,7 @@
 """One run over several processes comes to what one process comes to."""
 
 import json
-import multiprocessing
+import shutil
 import signal
 
 import pytest
@@ -14,15 +14,13 @@ from tests.training.toy import outcome
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory):
+def together(processes, tmp_path_factory):
     """Has processes train together; gives their exit codes."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.rank"])
 
     def together(count, names, root, **options):
         meeting = tmp_path_factory.mktemp("meeting") / "file"
         ranks = [
-            context.Process(target=work, args=(rank, count, meeting, names, root), kwargs=options)
+            processes.Process(target=work, args=(rank, count, meeting, names, root), kwargs=options)
             for rank in range(count)
         ]
         for rank in ranks:
@@ -48,16 +46,12 @@ def test_weights_are_those_of_one_process(together, count, tmp_path):
     for name in TASKS:
         alone = train_task(name, tmp_path / "one" / name)
         one, many = Run(tmp_path / "one" / name), Run(tmp_path / "many" / name)
-        assert alone.steps >= 8
+        assert alone.steps >= 4
         result = many.result()
-        assert result["status"] == "finished"
-        assert (result["steps"], result["tokens"], result["best_epoch"]) == (
-            alone.steps,
-            alone.tokens,
-            alone.best_epoch,
-        )
+        assert result.status == "finished"
+        assert (result.steps, result.tokens, result.best_epoch) == (alone.steps, alone.tokens, alone.best_epoch)
         for split in ("validation", "test"):
-            assert result[split] == pytest.approx(getattr(alone, split), rel=1e-9)
+            assert getattr(result, split) == pytest.approx(getattr(alone, split), rel=1e-9)
         before, after = (run.best(alone.best_epoch) for run in (one, many))
         for key, weight in before.items():
             torch.testing.assert_close(after[key], weight, rtol=1e-9, atol=1e-9)
@@ -66,12 +60,16 @@ def test_weights_are_those_of_one_process(together, count, tmp_path):
 
 
 class TestInterrupted:
-    def test_a_stop_that_one_process_is_asked_for_stops_all_after_the_same_step(self, together, whole, tmp_path):
+    def test_a_stop_that_one_process_is_asked_for_stops_all_and_any_number_can_go_on(self, together, whole, tmp_path):
         assert together(2, ["toy"], tmp_path, stop_at=10) == [0, 0]
+        shutil.copytree(tmp_path / "toy", tmp_path / "alone")
         assert Run(tmp_path / "toy").status == "stopped"
         assert Run(tmp_path / "toy").checkpoints.load()[0].state["progress"]["step"] == 10
         assert together(2, ["toy"], tmp_path) == [0, 0]
         assert outcome(tmp_path / "toy") == whole
+        events = []
+        assert train_task("toy", tmp_path / "alone", watch=events.append).status == "finished"
+        assert "resuming with 1 processes instead of 2" in events[0].message
 
     def test_a_process_that_is_killed_ends_all_and_the_run_can_be_resumed(self, together, whole, tmp_path):
         codes = together(2, ["toy"], tmp_path, die_at=11)
@@ -79,12 +77,6 @@ class TestInterrupted:
         assert codes[0] not in (0, None)
         assert together(2, ["toy"], tmp_path) == [0, 0]
         assert outcome(tmp_path / "toy") == whole
-
-    def test_a_run_can_go_on_in_one_process_which_is_told(self, together, tmp_path):
-        assert together(2, ["toy"], tmp_path, stop_at=10) == [0, 0]
-        events = []
-        assert train_task("toy", tmp_path / "toy", watch=events.append).status == "finished"
-        assert "the run goes on with 1 processes and had 2" in events[0].message
 
 
 def test_dropout_is_another_in_each_process_and_the_generator_the_same_afterwards():

@@ -1,6 +1,5 @@
 """Kill -9 at any moment, resume, and the result is the same bit for bit."""
 
-import multiprocessing
 import random
 import signal
 
@@ -9,14 +8,6 @@ import pytest
 from rru.training.run import Run
 from tests.training.toy import Toy, outcome, train_in
 from tests.training.victim import hold, suffer
-
-
-@pytest.fixture(scope="module")
-def processes():
-    """Processes of their own that need not import torch each."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.victim"])
-    return context
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +71,7 @@ def test_a_second_process_is_refused_and_told_which_has_the_run(processes, tmp_p
     receiver.recv()  # it trains, and waits in the midst of it
     try:
         assert Run(tmp_path / "run").status == "running"
-        with pytest.raises(Exception, match=rf"process {process.pid} is training here"):
+        with pytest.raises(Exception, match=rf"process {process.pid} is training this run"):
             train_in(tmp_path / "run", Toy())
     finally:
         process.kill()

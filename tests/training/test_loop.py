@@ -2,14 +2,15 @@
 
 import math
 import signal
+import threading
 
 import pytest
 import torch
 
+from rru.tasks import Metric
+from rru.training import RunError
 from rru.training.checkpoint import Checkpoints
 from rru.training.events import Ended, Evaluated, Notice, Started, Stepped
-from rru.training.files import RunError
-from rru.training.loop import train
 from rru.training.run import Run
 from rru.training.stop import stop_on_signals
 from tests.training.toy import Toy, config, outcome, train_in
@@ -21,7 +22,7 @@ class Scripted(Toy):
     def __init__(self, validation, higher_is_better=False):
         super().__init__()
         self.script = iter(validation)
-        type(self).higher_is_better = higher_is_better
+        self.metric = Metric("error", "error", higher_is_better)
         self.weights = []
 
     def _scores(self, model, split):
@@ -38,8 +39,8 @@ class Breaking(Toy):
         self.broken = broken
         self.steps = 0
 
-    def loss(self, model, batch, state=None):
-        loss, state = super().loss(model, batch, state)
+    def _loss(self, model, batch, state):
+        loss, state = super()._loss(model, batch, state)
         self.steps += 1
         return self.broken(loss, self.steps), state
 
@@ -55,6 +56,22 @@ class TestEarlyStopping:
         assert task.weights[-1].equal(task.weights[2])
         assert not task.weights[-1].equal(task.weights[5])
 
+    @pytest.mark.parametrize("ema", [0.0, 0.9])  # the average is tested where the average is validated
+    def test_a_test_after_every_epoch_is_noted_and_decides_nothing(self, ema, tmp_path):
+        once, every = (
+            train_in(
+                tmp_path / name,
+                Toy(),
+                config=config(epochs=3, test_every_epoch=each).changed({"optimiser.ema": ema}),
+            )
+            for name, each in (("once", False), ("every", True))
+        )
+        assert (once.test, once.best_epoch) == (every.test, every.best_epoch)
+        epochs = Run(tmp_path / "every").epochs([])
+        assert [sorted(epoch.test) for epoch in epochs] == [[], *[sorted(every.test)] * 3]
+        assert epochs[every.best_epoch].test == every.test
+        assert not any(epoch.test for epoch in Run(tmp_path / "once").epochs([]))
+
     def test_a_higher_accuracy_is_better(self, tmp_path):
         task = Scripted([10.0, 50.0, 70.0, 60.0, 65.0], higher_is_better=True)
         result = train_in(tmp_path / "run", task, config=config(epochs=4, patience=7))
@@ -67,11 +84,9 @@ class TestEarlyStopping:
         assert run.best_epochs == [4]
         assert run.best(4)["head.weight"].equal(task.weights[-1])
 
-    def test_a_run_that_has_ended_needs_no_checkpoints(self, tmp_path):
-        train_in(tmp_path / "run")
-        assert list((tmp_path / "run" / "checkpoint").iterdir()) == []
-
-    def test_nor_one_that_was_killed_before_they_were_removed(self, tmp_path, monkeypatch):
+    def test_an_ended_run_has_no_checkpoints_even_if_it_was_killed_before_they_were_removed(
+        self, tmp_path, monkeypatch
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(Checkpoints, "clear", lambda self: None)
             train_in(tmp_path / "run")
@@ -81,14 +96,14 @@ class TestEarlyStopping:
 
 
 class TestDivergence:
-    @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_a_loss_that_is_no_number_ends_the_run_with_a_result(self, value, tmp_path):
+    def test_a_loss_that_is_no_number_ends_the_run_with_a_result(self, tmp_path):
+        value = math.inf
         task = Breaking(lambda loss, step: loss * value if step == 17 else loss)
         result = train_in(tmp_path / "run", task)
         assert (result.status, result.reason) == ("diverged", f"the training loss became {value} at step 17")
         assert (result.epochs, result.steps, result.best_epoch) == (2, 16, 2)
         assert Run(tmp_path / "run").status == "diverged"
-        assert Run(tmp_path / "run").result()["test"]["error"] > 0
+        assert Run(tmp_path / "run").result().test["error"] > 0
 
     def test_in_the_first_epoch_there_is_no_best_and_no_test(self, tmp_path):
         task = Breaking(lambda loss, step: loss * math.nan)
@@ -99,7 +114,7 @@ class TestDivergence:
     def test_an_epoch_worse_than_the_untrained_model(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1 if step <= 7 else 1000)))
         assert (result.status, result.epochs) == ("diverged", 2)
-        assert "all through epoch 2, above the untrained model's" in result.reason
+        assert "throughout epoch 2, above the untrained model's" in result.reason
 
     def test_a_training_loss_that_dropout_makes_higher_is_none(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * 3))
@@ -113,7 +128,7 @@ class TestDivergence:
     def test_validation_that_is_no_number(self, tmp_path):
         result = train_in(tmp_path / "run", Scripted([9.0, 5.0, math.nan]))
         assert (result.status, result.best, result.best_epoch) == ("diverged", 5.0, 1)
-        assert result.reason == "validation after epoch 2 gives nan"
+        assert result.reason == "validation after epoch 2 gave nan"
 
     def test_stays_diverged_when_resumed(self, tmp_path):
         first = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * math.nan))
@@ -123,7 +138,7 @@ class TestDivergence:
 
 
 class TestStopping:
-    @pytest.mark.parametrize("step", [1, 5, 7, 14, 27])
+    @pytest.mark.parametrize("step", [1, 7, 26])
     def test_after_any_step_then_resumed_is_as_if_never_stopped(self, step, uninterrupted, tmp_path):
         asked = iter([False] * (step - 1) + [True])
         stopped = train_in(tmp_path / "run", stop=lambda: next(asked))
@@ -143,8 +158,8 @@ class TestStopping:
         ids=["AdamW", "RAdam", "SGD"],
     )
     def test_with_any_optimiser_after_every_step(self, build, tmp_path):
-        train_in(tmp_path / "whole", build=build)
-        while train_in(tmp_path / "run", build=build, stop=lambda: True).status == "stopped":
+        train_in(tmp_path / "whole", build=build, config=config(epochs=2))
+        while train_in(tmp_path / "run", build=build, config=config(epochs=2), stop=lambda: True).status == "stopped":
             pass
         assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
@@ -157,6 +172,12 @@ class TestStopping:
         with stop_on_signals() as stop:
             result = train_in(tmp_path / "run", watch=interrupt, stop=stop)
         assert (result.status, result.steps) == ("stopped", 5)
+
+    def test_ctrl_c_is_acknowledged_at_once(self):
+        told = threading.Event()
+        with stop_on_signals(told.set):
+            signal.raise_signal(signal.SIGINT)
+            assert told.wait(30)
 
     def test_a_second_ctrl_c_does_not_wait(self):
         with stop_on_signals() as stop:
@@ -191,18 +212,19 @@ class TestCheckpointsInsideAnEpoch:
         assert outcome(tmp_path / "run") == uninterrupted
 
 
-def test_a_config_edited_by_hand_while_the_run_was_stopped_is_refused_and_one_put_back_goes_on(tmp_path):
+def test_a_config_edited_by_hand_while_the_run_was_stopped_is_refused_and_one_put_back_goes_on(uninterrupted, tmp_path):
     train_in(tmp_path / "run", stop=lambda: True)
     file = tmp_path / "run" / "config.toml"
     text = file.read_text()
     assert "epochs = 4" in text
     file.write_text(text.replace("epochs = 4", "epochs = 5"))
-    with pytest.raises(RunError, match=r"changed since this run began .schedule.epochs is 5, not 4.; undo that"):
+    with pytest.raises(
+        RunError, match=r"changed since this run started .schedule.epochs is 5, not 4.; undo the change"
+    ):
         train_in(tmp_path / "run")
     file.write_text(text)
     train_in(tmp_path / "run")
-    train_in(tmp_path / "whole")
-    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "run") == uninterrupted
 
 
 def test_another_number_of_threads_is_told(tmp_path):
@@ -211,7 +233,7 @@ def test_another_number_of_threads_is_told(tmp_path):
     events = []
     train_in(tmp_path / "run", watch=events.append, stop=lambda: True)
     assert [event.message for event in events if isinstance(event, Notice)] == [
-        "the run goes on with 2 threads and had 1: its numbers may differ in their last digits"
+        "resuming with 2 threads instead of 1: results may differ in the last digits"
     ]
 
 
@@ -259,26 +281,3 @@ class TestSeed:
         task.model = lambda: model
         train_in(tmp_path / "run", task)
         assert torch.get_rng_state().equal(before)
-
-
-class TestConfig:
-    def test_must_be_the_runs_own(self, tmp_path):
-        run = Run.create(tmp_path / "run", config())
-        model = Toy().model()
-        with pytest.raises(RunError, match=r"config.toml differs"):
-            train(Toy(), model, torch.optim.SGD(model.parameters()), config(patience=9), run)
-
-    @pytest.mark.parametrize(
-        ("schedule", "message"),
-        [
-            ({"epochs": 0}, r"schedule.epochs must be an integer of at least 1, got 0"),
-            ({"patience": 2.5}, r"schedule.patience must be an integer of at least 1, got 2.5"),
-        ],
-    )
-    def test_a_schedule_that_cannot_be(self, schedule, message, tmp_path):
-        with pytest.raises(ValueError, match=message):
-            train_in(tmp_path / "run", config=config(**schedule))
-
-    def test_must_say_how_long(self, tmp_path):
-        with pytest.raises(ValueError, match=r"config must have schedule.epochs"):
-            train_in(tmp_path / "run", config={"schedule": {"patience": 3}})

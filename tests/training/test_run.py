@@ -1,12 +1,10 @@
 """A run's folder: what is in it, that it is written whole, and that it may be moved."""
 
 import errno
-import fcntl
 import json
 import math
 import os
 import shutil
-import threading
 import tomllib
 from contextlib import suppress
 
@@ -15,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rru
-from rru.training import files, toml
-from rru.training.files import RunError
+from rru.files import FileError, atomic
+from rru.settings import toml
+from rru.training import RunError
 from rru.training.run import Run
 from tests.training.toy import CONFIG, outcome, train_in
 
@@ -29,7 +28,7 @@ class TestConfig:
     def test_reads_back_as_it_was(self, tmp_path):
         Run.create(tmp_path / "run", CONFIG)
         assert Run(tmp_path / "run").config == CONFIG
-        assert "[optimiser]\nlr = 0.01\n" in (tmp_path / "run" / "config.toml").read_text()
+        assert "[schedule]\npatience = 3\nepochs = 4\n" in (tmp_path / "run" / "config.toml").read_text()
 
     @given(st.dictionaries(_TEXT, st.one_of(_PLAIN, _TABLE)))
     def test_any_plain_values_survive_with_their_types(self, config):
@@ -42,7 +41,7 @@ class TestConfig:
 
     @pytest.mark.parametrize("value", [None, {"deeper": {}}, (1, 2), 1j, b"bytes"])
     def test_what_is_not_plain_is_refused_by_name(self, value):
-        with pytest.raises(TypeError, match=r"model\.size must be a string, number, truth value or a list of these"):
+        with pytest.raises(TypeError, match=r"model\.size must be a string, number, bool or a list of these"):
             toml.dumps({"model": {"size": value}})
 
     def test_nor_can_half_a_character_be_written(self):
@@ -55,12 +54,20 @@ class TestConfig:
             Run(tmp_path)
 
     def test_a_folder_without_is_no_run(self, tmp_path):
-        with pytest.raises(RunError, match=r"is not a run's folder, it has no config\.toml"):
+        with pytest.raises(RunError, match=r"is not a run: it has no config\.toml"):
             Run(tmp_path)
+
+    def test_one_that_this_version_does_not_know_is_named(self, tmp_path):
+        run = Run.create(tmp_path / "run", CONFIG)
+        file = run.path / "config.toml"
+        file.write_text(file.read_text() + "warmup = 3\n")
+        assert Run(run.path).tables["schedule"]["warmup"] == 3
+        with pytest.raises(RunError, match=r"run/config\.toml: unknown key 'schedule\.warmup'"):
+            _ = Run(run.path).config
 
     def test_a_run_is_not_overwritten(self, tmp_path):
         Run.create(tmp_path / "run", CONFIG)
-        with pytest.raises(RunError, match="is the folder of a run already"):
+        with pytest.raises(RunError, match="already holds a run"):
             Run.create(tmp_path / "run", CONFIG)
 
 
@@ -76,15 +83,27 @@ def test_the_environment_is_noted(tmp_path):
 class TestMetrics:
     def test_a_line_cut_short_is_dropped(self, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
-        run.append({"step": 1})
-        run.append({"step": 2, "loss": math.nan})
+        first, second = ({"kind": "steps", "epoch": 1, "step": step, "loss": math.nan} for step in (1, 2))
+        run.append(first)
+        run.append(second)
         with (run.path / "metrics.jsonl").open("ab") as file:
             file.write(b'{"step": 3, "lo')
-        assert run.metrics() == [{"step": 1}, {"step": 2, "loss": None}]
-        run.keep_lines(5)
+        assert run.metrics() == [first | {"loss": None}, second | {"loss": None}]
+        assert run.keep_lines(0, 5) == (2, [])
         assert (run.path / "metrics.jsonl").read_bytes().endswith(b"null}\n")
-        run.keep_lines(1)
-        assert run.metrics() == [{"step": 1}]
+        assert run.keep_lines(0, 1) == (1, [])
+        assert run.metrics() == [first | {"loss": None}]
+
+    def test_a_resumed_run_keeps_the_good_lines_after_a_damaged_one_and_says_so(self, uninterrupted, tmp_path):
+        asked = iter([False] * 11 + [True])
+        train_in(tmp_path / "run", stop=lambda: next(asked))
+        path = tmp_path / "run" / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([lines[0], "oops\n", *lines[1:]]))
+        told = []
+        train_in(tmp_path / "run", watch=told.append)
+        assert f"{path}: line 2 is damaged and left out" in [getattr(event, "message", "") for event in told]
+        assert outcome(tmp_path / "run") == uninterrupted
 
     def test_garbage_left_by_a_crash_does_not_stop_a_run(self, uninterrupted, tmp_path):
         train_in(tmp_path / "run", stop=lambda: True)
@@ -133,15 +152,15 @@ class _Disk:
 
 class TestFullDisk:
     def test_at_any_write_loses_nothing(self, uninterrupted, tmp_path, monkeypatch):
-        counting = _Disk(0, files.write_all)
+        counting = _Disk(0, atomic.write_all)
         with monkeypatch.context() as patch:
-            patch.setattr(files, "write_all", counting)
+            patch.setattr(atomic, "write_all", counting)
             train_in(tmp_path / "counted")
-        for full_at in [1, 2, 3, 5, 6, *range(8, -counting.left, 17), -counting.left]:
+        for full_at in [1, 2, 3, 5, 6, *range(8, -counting.left, 31), -counting.left]:
             folder = tmp_path / str(full_at)
             with monkeypatch.context() as patch:
-                patch.setattr(files, "write_all", _Disk(full_at, files.write_all))
-                with pytest.raises(RunError, match=r"could not be written \(No space left on device\)"):
+                patch.setattr(atomic, "write_all", _Disk(full_at, atomic.write_all))
+                with pytest.raises(FileError, match=r"could not be written \(No space left on device\)"):
                     train_in(folder)
             assert not list(folder.rglob(".unfinished*"))
             train_in(folder)
@@ -149,27 +168,8 @@ class TestFullDisk:
 
     def test_a_folder_that_may_not_be_written_to_is_named(self, tmp_path):
         (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(RunError, match=r"file/run: could not be written \(Not a directory\)"):
+        with pytest.raises(FileError, match=r"file/run: could not be written \(Not a directory\)"):
             Run.create(tmp_path / "file" / "run", CONFIG)
-
-
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    happened = []
-    replace = type(tmp_path).replace
-    monkeypatch.setattr(os, "fsync", lambda descriptor: happened.append(os.readlink(f"/proc/self/fd/{descriptor}")))
-    monkeypatch.setattr(type(tmp_path), "replace", lambda self, to: (happened.append("named"), replace(self, to))[1])
-    files.write_file(tmp_path / "result.json", b"{}")
-    assert [os.path.basename(entry).split("-")[0] for entry in happened] == [".unfinished", "named", tmp_path.name]
-
-
-def test_asking_for_a_runs_status_keeps_nobody_from_training_it(tmp_path):
-    run = Run.create(tmp_path / "run", CONFIG)
-    descriptor = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    timer = threading.Timer(0.05, os.close, [descriptor])
-    timer.start()
-    assert train_in(tmp_path / "run").status == "finished"
-    timer.join()
 
 
 class TestResult:
@@ -182,7 +182,7 @@ class TestResult:
     def test_a_broken_one_is_named(self, content, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         (run.path / "result.json").write_bytes(content)
-        with pytest.raises(RunError, match=r"result\.json: .*remove it and resume"):
+        with pytest.raises(RunError, match=r"result\.json: .*remove it, then `rru resume`"):
             run.result()
 
     def test_removed_it_is_made_again(self, uninterrupted, tmp_path):
@@ -200,36 +200,60 @@ class TestAFolderFromElsewhere:
         run = Run.create(tmp_path / "run", CONFIG)
         (tmp_path / "mine").write_text("kept")
         (run.path / name).symlink_to(tmp_path / "mine")
-        with pytest.raises(RunError, match=rf"run/{name}: "):
+        with pytest.raises(FileError, match=rf"run/{name}: "):
             train_in(run.path)
         assert (tmp_path / "mine").read_text() == "kept"
 
-    def test_nothing_but_best_weights_is_removed_from_their_folder(self, tmp_path):
+    @pytest.mark.parametrize("ended", [False, True])
+    @pytest.mark.parametrize("name", ["checkpoint", "best"])
+    def test_nothing_behind_a_linked_folder_is_removed(self, name, ended, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
-        (tmp_path / "mine" / "work").mkdir(parents=True)
-        (run.path / "best").rmdir()
-        (run.path / "best").symlink_to(tmp_path / "mine")
-        assert train_in(run.path).status == "finished"
-        assert (tmp_path / "mine" / "work").is_dir()
+        if ended:
+            train_in(run.path)
+        for folder in ("000012", "20261116", "epoch-0001"):
+            (tmp_path / "mine" / folder / "work").mkdir(parents=True)
+        shutil.rmtree(run.path / name)
+        (run.path / name).symlink_to(tmp_path / "mine")
+        with pytest.raises(FileError, match=rf"run/{name}: must be a folder, is a link"):
+            train_in(run.path)
+        for folder in ("000012", "20261116", "epoch-0001"):
+            assert (tmp_path / "mine" / folder / "work").is_dir()
 
     @pytest.mark.parametrize("name", ["result.json", "metrics.jsonl", "lock"])
     def test_no_pipe_in_it_is_waited_for(self, name, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         os.mkfifo(run.path / name)
         for ask in (run.result, run.metrics, lambda: run.status):
-            with suppress(RunError):
+            with suppress(FileError):
                 ask()
-        if name != "lock":
-            with pytest.raises(RunError, match=rf"{name}: must be a file of the run itself"):
-                train_in(run.path)
+        with pytest.raises(FileError, match=rf"{name}: must be a file, is a link, a pipe or a device"):
+            train_in(run.path)
 
 
-def test_looking_at_a_run_does_not_keep_it_from_training(tmp_path):
-    run = Run.create(tmp_path / "run", CONFIG)
-    with (run.path / "lock").open("wb") as looked_at:
-        fcntl.flock(looked_at, fcntl.LOCK_SH)  # as `status` does, for as long as it takes
-        looking = threading.Timer(0.02, lambda: fcntl.flock(looked_at, fcntl.LOCK_UN))
-        looking.start()
-        with run.locked():
-            assert run.status == "running"
-        looking.join()
+class TestProvenance:
+    def test_a_change_of_versions_or_threads_is_added_to_the_history_and_told(self, tmp_path, monkeypatch):
+        asked = iter([False] * 3 + [True])
+        train_in(tmp_path / "run", stop=lambda: next(asked))
+        before = json.loads((tmp_path / "run" / "env.json").read_bytes())
+        now = before | {"threads": 7, "versions": before["versions"] | {"torch": "9.9"}}
+        monkeypatch.setattr("rru.training.run.environment", lambda: now)
+        told = []
+        train_in(tmp_path / "run", watch=told.append)
+        noted = json.loads((tmp_path / "run" / "env.json").read_bytes())
+        (entry,) = noted.pop("history")
+        assert noted == before
+        assert entry == {"epoch": 0, "step": 4, "threads": 7, "versions": now["versions"]}
+        assert any("resuming with different versions" in getattr(event, "message", "") for event in told)
+
+    def test_the_same_environment_is_noted_once(self, tmp_path):
+        asked = iter([False] * 3 + [True])
+        train_in(tmp_path / "run", stop=lambda: next(asked))
+        train_in(tmp_path / "run")
+        assert "history" not in json.loads((tmp_path / "run" / "env.json").read_bytes())
+
+    def test_a_damaged_record_keeps_no_run_from_going_on(self, uninterrupted, tmp_path):
+        asked = iter([False] * 3 + [True])
+        train_in(tmp_path / "run", stop=lambda: next(asked))
+        (tmp_path / "run" / "env.json").write_text("[")
+        train_in(tmp_path / "run", watch=lambda event: None)
+        assert outcome(tmp_path / "run") == uninterrupted

@@ -6,21 +6,21 @@ import torch
 from torch import nn
 
 import rru
-from rru.tasks import Batch, Task
+from rru.settings import presets
+from rru.tasks import Batch, Metric, Task
 from rru.training import RAdam
 from rru.training.loop import train
 from rru.training.run import Run
 
-CONFIG = {
-    "task": {"name": "toy"},
-    "model": {"cell": "rru"},
-    "optimiser": {"lr": 0.01},
-    "schedule": {"epochs": 4, "patience": 3, "seed": 1, "log_steps": 4, "checkpoint_steps": 3},
-}
+
+def config(epochs=4, patience=3, seed=1, log_steps=4, checkpoint_steps=3, **schedule):
+    """A config of the chorales of which only the schedule counts: task, model and optimiser are the toy's."""
+    schedule |= {"epochs": epochs, "patience": patience, "seed": seed}
+    schedule |= {"log_steps": log_steps, "checkpoint_steps": checkpoint_steps}
+    return presets.load("bach", "rru", "smoke").changed({f"schedule.{key}": value for key, value in schedule.items()})
 
 
-def config(**schedule):
-    return {**CONFIG, "schedule": {**CONFIG["schedule"], **schedule}}
+CONFIG = config()
 
 
 class _Batches:
@@ -48,7 +48,7 @@ class Model(nn.Module):
 
 
 class Toy(Task):
-    metric = "error"
+    metric = Metric("error", "error")
 
     def __init__(self):
         super().__init__("toy", context=5, batch_size=4)
@@ -64,7 +64,7 @@ class Toy(Task):
     def epoch(self, generator):
         return _Batches(generator)
 
-    def loss(self, model, batch, state=None):
+    def _loss(self, model, batch, state):
         predicted, state = model(batch.inputs, state)
         return (predicted - batch.targets).square().mean(), state
 
@@ -75,12 +75,14 @@ class Toy(Task):
         return {"error": error, "loss": error}
 
 
-def train_in(folder, task=None, *, build=lambda model: RAdam(model.parameters(), 0.01, clip=1.5), **options):
+def train_in(
+    folder, task=None, *, config=CONFIG, build=lambda model: RAdam(model.parameters(), 0.01, clip=1.5), **options
+):
     """Begins or resumes a run, as a command would."""
     task = task or Toy()
-    run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, options.pop("config", CONFIG))
+    run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, config)
     model = task.model()
-    return train(task, model, build(model), run.config, run, **options)
+    return train(task, model, build(model), run, **options)
 
 
 def outcome(folder):

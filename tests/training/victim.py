@@ -8,17 +8,19 @@ from pathlib import Path
 import torch
 import torch._dynamo  # every optimiser imports it, for seconds: here that is done once, before processes fork
 
-from rru.training import files
-from rru.training.events import Stepped
+import rru
+from rru.files import atomic
+from rru.settings import presets
+from rru.training import Stepped, train_config
 from tests.training.toy import train_in
 
-_CODE = str(Path(files.__file__).parent)
+_CODE = tuple(str(Path(rru.__file__).parent / folder) for folder in ("files", "training"))
 
 
 def suffer(folder, moments, pipe=None):
     """Trains, and dies by SIGKILL at the given moment; counts moments if that never comes.
 
-    A moment is a line of code run in rru.training, or the middle of a write.
+    A moment is a line of code run in rru.files or rru.training, or the middle of a write.
     """
     torch.set_num_threads(1)
     count = 0
@@ -44,7 +46,7 @@ def suffer(folder, moments, pipe=None):
         file.write(content[len(content) // 2 :])
         file.flush()
 
-    files.write_all = write_all
+    atomic.write_all = write_all
     os.fsync = lambda descriptor: None
     sys.settrace(trace)
     train_in(folder)
@@ -63,3 +65,14 @@ def hold(folder, pipe):
             signal.pause()
 
     train_in(folder, watch=watch)
+
+
+def flush(folder, pipe):
+    """Trains a step with two threads, and tells how many of a million tiny products are not zero."""
+    torch.set_num_threads(2)
+
+    def watch(event):
+        if isinstance(event, Stepped):
+            pipe.send(int((torch.full((1_000_000,), 1e-30) * 1e-10).count_nonzero()))
+
+    train_config(presets.load("bach", "rru", "smoke"), folder, watch=watch, stop=lambda: True)

@@ -1,5 +1,7 @@
-"""Where commands print: results to standard output, progress and errors to standard error."""
+"""Printing for commands: results to standard output, progress and errors to standard error."""
 
+import os
+import shlex
 import unicodedata
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,10 +9,12 @@ from typing import NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress, ProgressColumn
 
 from rru.data import DataError
-from rru.training import RunError
+from rru.extras import MissingExtraError
+from rru.files import FileError
+from rru.settings import user_cells
 
 out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
@@ -18,29 +22,86 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Ends the command with the error's message alone, and exit code 1; 130 after Ctrl-C."""
+    """On an error, print only its message and exit with code 1; after Ctrl-C, exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
         err.print("stopped", style="red")
         raise typer.Exit(130) from None
-    except (DataError, RunError, ValueError, OSError) as error:
+    except (DataError, FileError, MissingExtraError, ValueError, OSError) as error:
         _fail(str(error))
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # as torch says it
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's wording
             raise
         _fail(f"not enough memory for this model and its batches ({error})")
 
 
 def _fail(message: str) -> NoReturn:
-    err.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+    fail(message)
     raise typer.Exit(1) from None
 
 
-def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
-    """Rows as lines, their parts below one another; the last part is left as it is, so that a path stays whole.
+def fail(message: str) -> None:
+    """Print an error; the command continues."""
+    err.print(f"error: {shown(message)}", style="red", markup=False, soft_wrap=True)
 
-    **Arguments:** `rows`, equally long; `right`: which parts, counted from 0, have their ends below one another.
+
+def warn_damaged(problem: str) -> None:
+    """Print what is wrong with a file, on one line."""
+    said = problem if problem.startswith("damaged: ") else f"damaged: {problem}"
+    warn(shown(said, keep=""))
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    err.print(shown(message), style="yellow", markup=False, soft_wrap=True)
+
+
+class Bars(Progress):
+    """Progress bars on standard error that are removed at the end. Shows nothing if that is not a terminal."""
+
+    shown = 0
+    """The number of bars on the screen now."""
+
+    def __init__(self, *columns: ProgressColumn) -> None:
+        super().__init__(
+            *columns,
+            console=err,
+            disable=not err.is_terminal,
+            transient=True,
+            expand=True,
+            redirect_stdout=False,  # rich would wrap printed text and send it to standard error
+        )
+        self._counted = False
+
+    def start(self) -> None:
+        """Show the bars."""
+        super().start()
+        if not self.disable and not self._counted:
+            Bars.shown, self._counted = Bars.shown + 1, True
+
+    def stop(self) -> None:
+        """Remove the bars."""
+        super().stop()
+        if self._counted:
+            Bars.shown, self._counted = Bars.shown - 1, False
+
+
+def line(text: str, style: str | None = None) -> None:
+    """Print one line of output. It is never wrapped, so paths can be copied and pipes read whole lines."""
+    console = err if Bars.shown and out.is_terminal else out  # the console that draws bars prints above them
+    console.print(shown(text), style=style, markup=False, soft_wrap=True)
+
+
+def prose(text: str) -> None:
+    """Print a sentence or two, wrapped between words in a terminal. For text without paths."""
+    out.print(shown(text), markup=False, soft_wrap=not out.is_terminal)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Align rows in columns. The last column is not padded, so a path stays whole.
+
+    **Arguments:** `rows`: all of the same length; `right`: indices of the columns to align to the right.
     """
     widths = [max(map(len, parts)) for parts in zip(*rows, strict=True)]
     lines = []
@@ -53,36 +114,23 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
     return lines
 
 
-def shown(text: str) -> str:
-    """Text without what would steer a terminal, such as escape codes: it may come from a file of someone else's."""
-    return "".join(letter for letter in text if letter in "\n\t" or not unicodedata.category(letter).startswith("C"))
+def shown(text: str, keep: str = "\n\t") -> str:
+    """Show control characters such as escape codes as `\\x1b`: the text may come from someone else's file.
+
+    **Arguments:** `keep`: control characters to leave as they are; pass an empty string for a name or a single line.
+    """
+    return "".join(
+        letter if letter in keep or not unicodedata.category(letter).startswith("C") else ascii(letter)[1:-1]
+        for letter in text
+    )
 
 
-def line(text: str, style: str | None = None) -> None:
-    """One line of output, left whole for whoever reads it through a pipe."""
-    out.print(text, style=style, markup=False, soft_wrap=True)
+def command(*words: str) -> str:
+    """Return a command to type, with the file of user cells if there is one."""
+    cells = os.environ.get(user_cells.VARIABLE)
+    return shlex.join(["rru", *(["--cells", cells] if cells else []), *words])
 
 
-def download_bars() -> Progress:
-    """Bars for downloads; nothing where standard error is not a terminal."""
-    numbers = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), *numbers)
-    return Progress(*columns, console=err, disable=not err.is_terminal, transient=True, expand=True)
-
-
-def file_bar() -> Progress:
-    """A bar that counts files; nothing where standard error is not a terminal."""
-    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
-    return Progress(*columns, console=err, disable=not err.is_terminal, transient=True)
-
-
-def amount(size: int | None) -> str:
-    """Bytes as people write them."""
-    if size is None:
-        return "not stated"
-    number = float(size)
-    for unit in ("bytes", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB"
+def warn_stopping() -> None:
+    """Tell the user what happens after Ctrl-C; for `stop_on_signals`."""
+    warn("stopping after the current step or validation; press Ctrl-C again to stop at once")

@@ -1,4 +1,4 @@
-"""`rru data`: what there is, what is here, and getting the rest."""
+"""`rru data`: list, download and verify data sets; inspect a user's own data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,25 +10,33 @@ from rich.progress import TaskID
 from rich.table import Table
 from rich.text import Text
 
-from rru.cli.console import amount, download_bars, err, file_bar, line, out, plain_errors
-from rru.data import CATALOGUE, Entry, RemoteFile, data_dir, entry, present
+from rru.cli.console import err, line, out, plain_errors
+from rru.cli.display import download_bars, file_bar
+from rru.cli.own import Given, show_data, show_settings, with_own_data
+from rru.data import CATALOGUE, DataSet, RemoteFile, data_dir, data_set, from_path, present
 from rru.data.fetch import fetch as fetch_files
 from rru.data.verify import Verdict
 from rru.data.verify import verify as verify_files
+from rru.report.formatting import amount, counted
+from rru.settings import presets
 
-app = typer.Typer(help="The data sets: what there is, what is here, and getting the rest.", no_args_is_help=True)
+app = typer.Typer(help="List, download and verify data sets.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, as `rru data list` names them.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of data sets, as `rru data list` shows them.")]
 Folder = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="The data folder. Default: RRU_DATA_DIR, else the user's cache folder."),
+    typer.Option(
+        "--data-dir",
+        metavar="FOLDER",
+        help="The folder that data is in. Default: $RRU_DATA_DIR, else the user's cache.",
+    ),
 ]
-COLOURS = {"wrong": "bold red", "missing": "yellow", "can be fetched": "yellow"}
+COLOURS = {"wrong": "bold red", "missing": "yellow", "not here": "yellow"}
 
 
 @app.command("list")
 def list_sets(folder: Folder = None) -> None:
-    """Show every data set: what it is, how large, and whether it is here."""
+    """List all data sets: what each is, its size, and whether it is on this machine."""
     with plain_errors():
         place = data_dir(folder)
         table = Table(box=box.SIMPLE_HEAD)
@@ -45,10 +53,12 @@ def list_sets(folder: Folder = None) -> None:
 
 
 @app.command()
-def info(name: Annotated[str, typer.Argument(help="A data set.")], folder: Folder = None) -> None:
-    """Show one set's card: what it holds, counts, licence, whom to cite, where its files are or would go."""
+def info(
+    name: Annotated[str, typer.Argument(help="Name of a data set, as `rru data list` shows it.")], folder: Folder = None
+) -> None:
+    """Describe a data set: contents, counts, licence, citation, and where its files are or will be."""
     with plain_errors():
-        this, place = entry(name), data_dir(folder)
+        this, place = data_set(name), data_dir(folder)
         line(f"{this.title} ({this.name})", style="bold")
         card = Table.grid(padding=(0, 2))
         card.add_column(style="dim", no_wrap=True)
@@ -69,36 +79,47 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], folder: Folde
 
 
 @app.command()
+@with_own_data
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of your own.")], given: Given
+) -> None:
+    """Show what your own file or folder is taken for, with sizes, vocabulary, columns and split. Trains nothing."""
+    with plain_errors():
+        own = from_path(path, **given.options)
+        show_data(own)
+        show_settings(presets.load(own), presets.sizes(own)[0])
+
+
+@app.command()
 def fetch(
     names: Names,
     folder: Folder = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also replace files that are here but not as published.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that differ from the published ones.")] = False,
 ) -> None:
-    """Download sets. A file appears only when it is whole and its hash is right."""
+    """Download data sets. A file is kept only if it is complete and its hash is right."""
     with plain_errors():
         place = data_dir(folder)
-        for this in [entry(name) for name in names]:
+        for this in [data_set(name) for name in names]:
             if this.embedded:
-                line(f"{this.name}: inside the package, nothing to fetch")
+                line(f"{this.name}: part of the package, nothing to download")
             elif fetched := _fetch(this, place, force):
-                line(f"{this.name}: fetched {len(fetched)} file{'s' * (len(fetched) > 1)}, hashes right, to {place}")
+                line(f"{this.name}: downloaded {counted(len(fetched), 'file')} with the right hash to {place}")
             else:
-                line(f"{this.name}: here already; `rru data verify {this.name}` looks closer")
+                line(f"{this.name}: already here; `rru data verify {this.name}` checks the files")
 
 
 @app.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Data sets. Default: all that are here.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Names of data sets. Default: all that are on this machine."),
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Read every file and say whether it is the published one. Ends with 1 if one is wrong, or named and missing."""
+    """Check that files are the published ones. The exit code is 1 if one differs, or a named one is missing."""
     with plain_errors():
         place = data_dir(folder)
-        chosen = [entry(name) for name in names or CATALOGUE]
+        chosen = [data_set(name) for name in names or CATALOGUE]
         if not names:
             chosen = [this for this in chosen if not this.view_of and present(this, place)]
         verdicts = []
@@ -116,19 +137,19 @@ def verify(
 
 @app.command()
 def path(folder: Folder = None) -> None:
-    """Print the data folder."""
+    """Print the folder that data is in."""
     with plain_errors():
         line(str(data_dir(folder).absolute()))
 
 
-def _state(this: Entry, place: Path) -> str:
+def _state(this: DataSet, place: Path) -> str:
     if this.embedded:
-        return "embedded"
-    return "here" if present(this, place) else "can be fetched"
+        return "in the package"
+    return "here" if present(this, place) else "not here"
 
 
 def _counts(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """The counts among a set's statistics, in words; lists are train, valid, test."""
+    """Return the counts in a data set's statistics as text; lists are train, valid, test."""
     counts = {}
     for name, value in statistics.items():
         values = value if isinstance(value, list) else [value]
@@ -137,8 +158,8 @@ def _counts(statistics: Mapping[str, Any]) -> dict[str, str]:
     return counts
 
 
-def _fetch(this: Entry, place: Path, force: bool) -> list[Path]:
-    """Downloads with a bar for each file on a terminal, with a line for each elsewhere."""
+def _fetch(this: DataSet, place: Path, force: bool) -> list[Path]:
+    """Download a data set, showing a bar per file in a terminal, else a line per file."""
     tasks: dict[RemoteFile, TaskID] = {}
     with download_bars() as bars:
 
@@ -152,6 +173,6 @@ def _fetch(this: Entry, place: Path, force: bool) -> list[Path]:
         return fetch_files(this, place, progress, force=force)
 
 
-def _show(this: Entry, verdict: Verdict, place: Path) -> None:
+def _show(this: DataSet, verdict: Verdict, place: Path) -> None:
     file = verdict.path.relative_to(place) if verdict.path.is_relative_to(place) else verdict.path
     line(f"{this.name}: {file}: {verdict.detail}", style=COLOURS.get(verdict.state))

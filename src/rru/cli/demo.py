@@ -1,123 +1,146 @@
 """`rru demo`: the four cells learn Bach chorales, side by side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich import box
-from rich.progress import Progress, TaskID
+from rich.progress import TaskID
 from rich.table import Table
 from rich.text import Text
 
-from rru import generate, report
-from rru.cli.console import err, line, out, plain_errors
-from rru.cli.display import bars, seconds
-from rru.cli.train import ROOT, Threads, set_threads
-from rru.experiments import execute, presets
-from rru.experiments.own import CELLS
-from rru.generate import score
-from rru.training import Evaluated, Event, Result, Run, Started, Stepped, stop_on_signals
+from rru import inference, report
+from rru.cli.console import err, line, out, plain_errors, prose, warn_stopping
+from rru.cli.display import TrainingBars, seconds
+from rru.cli.train import ROOT, Root, Seed, Threads, set_threads
+from rru.inference import score
+from rru.report import formatting
+from rru.settings import presets
+from rru.settings.cells import PAPER_CELLS
+from rru.training import Evaluated, Event, Result, Run, Started, Stepped, run_folder, stop_on_signals, train_config
+from rru.training.records import has_config
 
 TASK = "bach"
 LEVELS = "▁▂▃▄▅▆▇█"
 BARS = 16
-FIRST = 6  # the first sixth of all epochs does not count for the curves' scale: all cells fall steeply there
+FIRST = 6  # the curves' scale ignores the first sixth of all epochs, where all cells fall steeply
 
 
-def demo(
-    seed: Annotated[int, typer.Option(min=0, help="All randomness depends on it.")] = 0,
-    root: Annotated[Path, typer.Option("--runs", help="The folder that runs are in.")] = ROOT,
-    threads: Threads = None,
-) -> None:
-    """Train RRU, GRU, LSTM and Mogrifier LSTM on Bach chorales, with equally many parameters, in minutes."""
+def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
+    """Train RRU, GRU, LSTM and Mogrifier LSTM on Bach chorales in minutes, compare them, and compose a chorale.
+
+    Needs no download. All cells have the same number of parameters. Run it again to resume, or to see the results.
+    """
     with plain_errors():
         set_threads(threads)
         configs = {
-            cell: presets.override(presets.load(TASK, cell, "demo"), [f"schedule.seed={seed}"]) for cell in CELLS
+            cell: presets.override(presets.load(TASK, cell, "demo"), [f"schedule.seed={seed}"]) for cell in PAPER_CELLS
         }
-        budget = configs["rru"]["model"]["budget"]
-        line(f"Four cells learn Bach chorales: which notes come next? At most {budget:,} parameters each, seed {seed}.")
-        folders = {cell: execute.run_folder(config, root) for cell, config in configs.items()}
-        results: dict[str, Result] = {}
-        with stop_on_signals() as stop, bars() as progress:
-            rows = {cell: progress.add_task(f"{cell:<9}", total=None, start=False, says="waits") for cell in configs}
-            for cell, config in configs.items():
-                watch = _row(progress, rows[cell], cell)
-                results[cell] = execute.start(config, folders[cell], watch=watch, stop=stop)
+        budget = configs["rru"].model.budget
+        line(f"Four cells learn Bach chorales, with {budget:,} parameters each (seed {seed}).")
+        folders = {cell: run_folder(config, root) for cell, config in configs.items()}
+        results = {cell: result for cell, folder in folders.items() if (result := _result(folder))}
+        if results:
+            line(f"Trained before: {', '.join(results)}.")
+        with stop_on_signals(warn_stopping) as stop, TrainingBars() as bars:
+            rows = {cell: bars.add(f"{cell:<9}", says="waiting") for cell in configs if cell not in results}
+            for cell, row in rows.items():
+                watch = _row(bars, row, cell)
+                results[cell] = train_config(configs[cell], folders[cell], watch=watch, stop=stop)
                 if results[cell].status == "stopped":
                     break
+                bars.stop_task(row)
+                bars.update(row, says=f"test NLL {formatting.score(results[cell].test.get('nll'), 3)}")
         if stop():
-            line("stopped; the same command goes on")
+            line("Stopped. Run `rru demo` again to resume.")
             raise typer.Exit(130)
         _show(results, {cell: Run(folder) for cell, folder in folders.items()})
-        _compose(results, folders)
+        files = {"runs": [str(folder) for folder in folders.values()], "music": _compose(results, folders)}
         report.write([root], root / "report.html")
-        line(f"All of it as a page, curves and sound included: {root / 'report.html'}")
+        _show_files({**files, "page": [str(root / "report.html")]})
 
 
-def _row(progress: Progress, row: TaskID, cell: str) -> Callable[[Event], None]:
-    """A watcher that moves one cell's row."""
+def _result(folder: Path) -> Result | None:
+    """Return the result of a run, or None if it has not ended."""
+    return Run(folder).result() if has_config(folder) else None
+
+
+def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
+    """Return a watcher that updates the row of one cell."""
 
     def watch(event: Event) -> None:
         match event:
             case Started():
-                progress.start_task(row)
-                progress.update(row, total=event.epochs, completed=event.epoch, says="")
+                bars.begin(row, event)
             case Stepped():
-                progress.update(row, completed=event.epoch - 1 + event.index / event.steps)
+                bars.update(row, completed=event.epoch - 1 + event.index / event.steps)
             case Evaluated():
-                progress.update(row, completed=event.epoch, says=f"validation NLL {event.validation['nll']:.3f}")
+                bars.update(row, completed=event.epoch, says=f"validation NLL {event.validation['nll']:.3f}")
                 if not err.is_terminal:
                     line(f"{cell}: epoch {event.epoch}, validation NLL {event.validation['nll']:.4f}")
 
     return watch
 
 
-def _show(results: dict[str, Result], runs: dict[str, Run]) -> None:
-    """Who did how well, in a table, with each cell's learning curve; and where to read more."""
+def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
+    """Print a table of the results, best first, and the learning curves."""
     curves = {cell: _curve(run) for cell, run in runs.items()}
     known = [value for curve in curves.values() for value in curve[1 + len(curve) // FIRST :]]
     best = min((result.test["nll"] for result in results.values() if result.test), default=0.0)
     table = Table(box=box.SIMPLE_HEAD)
-    for name, justify in (("cell", "left"), ("test NLL", "right"), ("parameters", "right"), ("seconds", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("best epoch", justify="right")
+    table.add_column("cell")
+    for name in ("test NLL", "parameters", "time", "best epoch"):
+        table.add_column(name, justify="right")
     for cell, result in sorted(results.items(), key=lambda item: item[1].test.get("nll", float("inf"))):
         nll = result.test.get("nll")
         shown = result.status if nll is None else f"{nll:.3f}"
         style = "bold green" if nll == best else ""
-        numbers = [f"{result.parameters:,}", f"{seconds(result):.0f}", f"{result.best_epoch} of {result.epochs}"]
-        table.add_row(Text(cell, style), Text(shown, style), *numbers)
+        took = formatting.duration(seconds(result))
+        table.add_row(
+            Text(cell, style),
+            Text(shown, style),
+            f"{result.parameters:,}",
+            took,
+            f"{result.best_epoch} of {result.epochs}",
+        )
     out.print(table)
+    prose(
+        "NLL is the negative log-likelihood of the next notes, in nats per step; lower is better. "
+        "This is one seed, and the settings are not tuned for these chorales."
+    )
     if known:
-        line(f"Validation NLL, epoch by epoch, from {max(known):.2f} and more at the top to {min(known):.2f}:")
+        line(f"Validation NLL by epoch (bottom {min(known):.2f}, top {max(known):.2f} or more):")
         for cell, curve in curves.items():
             line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
-    line("NLL: nats for a step of 88 keys, lower is better; the best epoch by validation, tested once.")
-    line("These are the chorales that ship with rru, not JSB Chorales; one seed, and settings not tuned for them.")
-    line(f"Runs: {', '.join(str(run.path) for run in runs.values())}")
 
 
-def _compose(results: dict[str, Result], folders: dict[str, Path]) -> None:
-    """Sixteen bars by the cell that tested best, in its run's folder."""
+def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> list[str]:
+    """Compose sixteen bars with the best cell, in its run's folder. Return the files."""
     scores = {cell: result.test["nll"] for cell, result in results.items() if result.test}
     if not scores:
-        return
+        return []
     best = min(scores, key=scores.__getitem__)
-    trained = generate.load(folders[best])
-    piece = generate.compose(trained, score.prompt(trained, None, 0, 0), BARS * score.bar(trained))
-    midi, picture, sound = score.write(piece, folders[best] / "music" / "chorale.mid")
-    line(f"{best} goes on from two bars of a chorale it has never seen; listen: {sound} (notes: {midi}, {picture})")
+    trained = inference.load(folders[best])
+    piece = score.continued(trained, score.prompt(trained, None, 0, 0), BARS)
+    files = score.write(piece, folders[best] / "music" / "chorale.mid")
+    line(f"{best} continued two bars of a chorale it has never seen; listen to {files[-1].name}.")
+    line(f"To compose more: rru compose {folders[best]}")
+    return [str(file) for file in files]
+
+
+def _show_files(files: Mapping[str, list[str]]) -> None:
+    """Print paths, each on its own line."""
+    for name, paths in files.items():
+        for number, path in enumerate(paths):
+            line(f"{'' if number else name:<7}{path}")
 
 
 def _curve(run: Run) -> list[float]:
-    """The validation after each epoch, the untrained model's first; without what is not finite."""
-    scores = [entry["validation"]["nll"] for entry in run.metrics() if entry.get("kind") == "epoch"]
-    return [value for value in scores if value is not None]
+    """Return the finite validation NLLs, the untrained model's first, then one per epoch."""
+    return [epoch.validation["nll"] for epoch in run.epochs() if "nll" in epoch.validation]
 
 
 def sparkline(values: list[float], low: float, high: float) -> str:
-    """Values as blocks of eight heights, all from `low` to `high`."""
+    """Draw values as blocks of eight heights, from `low` to `high`."""
     scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
     return "".join(LEVELS[round((min(value, high) - low) * scale)] for value in values)

@@ -1,114 +1,180 @@
-"""What a run looks like while it trains: bars in a terminal, a line for each epoch elsewhere."""
+"""Shows training: bars in a terminal, else one line per epoch."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import RenderableType
+from rich.constrain import Constrain
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
-    Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
-from rru.cli.console import err, line
+from rru.cli.console import Bars, err, line, warn
+from rru.report.formatting import clock, counted, duration, score
+from rru.tasks import verdict
 from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped, Watch
 
+MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
 
-def bars() -> Progress:
-    """Rows with a name, a bar, times and a text; nothing where standard error is not a terminal."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[says]}", markup=False),
-    )
-    return Progress(*columns, console=err, disable=not err.is_terminal, expand=True)
+
+class Times(ProgressColumn):
+    """The elapsed time of a row, and the time left at its speed since it started."""
+
+    def render(self, task: Task) -> Text:
+        """Return both times; empty while the row waits."""
+        elapsed = task.finished_time if task.finished else task.elapsed
+        if elapsed is None:
+            return Text("")
+        done = task.completed - task.fields.get("before", 0)
+        if task.total is None or done <= 0 or task.finished or task.stop_time is not None:
+            return Text(clock(elapsed), style="progress.elapsed")
+        left = (task.total - task.completed) * elapsed / done
+        bound = task.fields.get("bound", "")
+        return Text(f"{clock(elapsed)}, {bound}{clock(left)} left", style="progress.elapsed", no_wrap=True)
+
+
+class TrainingBars(Bars):
+    """Rows with a name, a bar, a count, times and a text."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            Times(Column(no_wrap=True)),
+            TextColumn("{task.fields[says]}", markup=False, table_column=Column(no_wrap=True)),
+        )
+
+    def get_renderable(self) -> RenderableType:
+        """Return the rows, a little narrower than the terminal."""
+        return Constrain(super().get_renderable(), max(err.width - MARGIN, 1))
+
+    def add(
+        self, name: str, total: float | None = None, *, before: float = 0, bound: str = "", says: str = ""
+    ) -> TaskID:
+        """Add a row.
+
+        **Arguments:**
+
+        - `name`: its description.
+        - `total`: the count at which it ends; None if it waits for its turn.
+        - `before`: the count reached in earlier sessions, which is not used to estimate the speed.
+        - `bound`: a word in front of the time left, such as `≤ `.
+        - `says`: the text at its end.
+        """
+        return self.add_task(
+            name, total=total, completed=int(before), start=total is not None, before=before, bound=bound, says=says
+        )
+
+    def begin(self, row: TaskID, event: Started) -> None:
+        """Start the row of a run that waited for its turn."""
+        self.start_task(row)
+        self.update(row, total=event.epochs, completed=event.epoch, before=event.epoch, bound="≤ ", says="")
+
+
+def download_bars() -> Bars:
+    """Return bars for downloads."""
+    numbers = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    return Bars(TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), *numbers)
+
+
+def file_bar() -> Bars:
+    """Return a bar that counts files."""
+    return Bars(BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
 
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """A watcher that shows one run: a bar for its epochs and one for the steps of the current epoch."""
-    with bars() as progress:
-        yield _RunBars(progress)
+    """Yield a watcher that shows one run: a bar for its epochs and one for the steps of the current epoch."""
+    with TrainingBars() as bars:
+        yield _RunBars(bars)
 
 
 class _RunBars:
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.metric = progress, "loss"
+    def __init__(self, bars: TrainingBars) -> None:
+        self.bars, self.metric = bars, "loss"
         self.epochs: TaskID | None = None
         self.steps: TaskID | None = None
         self.smooth: float | None = None
-        self._count_from_now()
+        self._restart_clock()
 
     def __call__(self, event: Event) -> None:
         match event:
             case Started():
-                line(f"{event.parameters:,} parameters; untrained loss {number(event.untrained_loss)}")
-                line(f"at most {event.epochs} epochs; ends when {event.patience} in a row bring nothing better")
-                self.metric = event.metric
-                self.epochs = self.progress.add_task("epochs", total=event.epochs, completed=event.epoch, says="")
-                self.steps = self.progress.add_task("steps", total=1, says="")
-                self._count_from_now()
+                self._start(event)
             case Stepped():
                 self._step(event)
             case Evaluated():
                 self._epoch(event)
-                self._count_from_now()  # validation is no part of the steps' speed
             case Notice():
-                err.print(event.message, style="yellow", markup=False)
+                warn(event.message)
             case Ended():
-                self.progress.stop()
+                self.bars.stop()
 
-    def _count_from_now(self) -> None:
+    def _start(self, event: Started) -> None:
+        line(f"{event.parameters:,} parameters; validation loss before training {score(event.untrained_loss)}")
+        if event.step:
+            line(f"resuming after {counted(event.step, 'step')} ({counted(event.epoch, 'epoch')})")
+        line(f"at most {event.epochs:,} epochs; ends after {event.patience} epochs without improvement")
+        self.metric = event.metric
+        self.epochs = self.bars.add("epochs", event.epochs, before=event.epoch, bound="≤ ")
+        self._restart_clock()
+
+    def _restart_clock(self) -> None:
         self.since, self.seen, self.tokens = time.monotonic(), 0, 0
 
     def _step(self, event: Stepped) -> None:
+        assert self.epochs is not None
+        if self.steps is None:
+            self.steps = self.bars.add("steps")
+        if not self.seen:  # the first of an epoch, or since the run was resumed
+            self.bars.reset(self.steps, total=event.steps, completed=event.index - 1, before=event.index - 1, says="")
         self.smooth = event.loss if self.smooth is None else 0.9 * self.smooth + 0.1 * event.loss
         self.seen += 1
         self.tokens += event.tokens
         spent = max(time.monotonic() - self.since, 1e-6)
-        says = f"loss {number(self.smooth)}  {self.seen / spent:.1f} steps/s  {self.tokens / spent:,.0f} tokens/s"
-        assert self.steps is not None
-        self.progress.update(self.steps, completed=event.index, total=event.steps, says=says)
+        says = f"loss {score(self.smooth, 3)}, {self.tokens / spent:,.0f} tokens/s"
+        if event.index == event.steps:
+            says = "validating"
+        self.bars.update(self.steps, completed=event.index, says=says)
+        self.bars.update(self.epochs, completed=event.epoch - 1 + event.index / event.steps)
 
     def _epoch(self, event: Evaluated) -> None:
-        now = f"{self.metric} {number(event.validation[self.metric])}"
-        best = f"best {number(event.best)} after epoch {event.best_epoch}" if event.best_epoch else "none better yet"
+        value, digits = event.validation[self.metric], 3 if err.is_terminal else 4
+        now = f"{self.metric} {score(value, digits)}"
+        best = f"best {score(event.best, digits)} (epoch {event.best_epoch})" if event.best_epoch else "none better yet"
         assert self.epochs is not None
-        self.progress.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
+        self.bars.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
         if not err.is_terminal:
-            line(f"epoch {event.epoch}: train loss {number(event.train_loss)}, {now}, {best}")
+            line(f"epoch {event.epoch}: train loss {score(event.train_loss)}, validation {now}, {best}")
+        self._restart_clock()  # exclude validation from the speed of steps
 
 
 def show_result(result: Result, folder: Path) -> None:
-    """What came of a run, in a few lines."""
+    """Print the result of a run in a few lines."""
     line(f"{result.status}: {result.reason}")
     for split, scores in (("validation", result.validation), ("test", result.test)):
         if scores:
-            line(f"{split:<11}" + "  ".join(f"{name} {number(value)}" for name, value in scores.items()))
-    spent = seconds(result)
-    layers = result.seconds.get("model", 0.0)
-    share = 1 - layers / spent if spent else 0.0
-    line(
-        f"{result.epochs} epochs (best: {result.best_epoch or 'none yet'}), {result.steps:,} steps, {spent:.0f} s, "
-        f"{share:.0%} of it outside the model; in {folder}"
-    )
-
-
-def number(value: float | None) -> str:
-    """A score or loss as people read it; nothing where there is none, which is how JSON has what is not finite."""
-    if value is None:
-        return ""
-    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
+            line(f"{split:<11}" + "  ".join(f"{name} {score(value)}" for name, value in scores.items()))
+    if said := verdict(result.test):
+        line(said)
+    best = f", best after epoch {result.best_epoch}" if result.best_epoch else ""
+    line(f"{counted(result.epochs, 'epoch')}{best}; {counted(result.steps, 'step')} in {duration(seconds(result))}")
+    line(f"run folder: {folder}")
 
 
 def seconds(result: Result) -> float:
-    """How long a run took in all."""
+    """Return the total time of a run."""
     return result.seconds.get("total", 0.0)

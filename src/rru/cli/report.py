@@ -6,25 +6,33 @@ from typing import Annotated
 import typer
 
 from rru import report as pages
-from rru.cli.console import err, line, plain_errors
+from rru.cli.console import line, plain_errors, prose, warn_damaged
 from rru.cli.train import ROOT
 from rru.report import Summary
+from rru.report.formatting import counted
 from rru.training import RunError, stop_on_signals
 
 
 def report(
     roots: Annotated[
-        list[Path] | None, typer.Argument(metavar="RUNS", help="Folders that runs are in. Default: runs.")
+        list[Path] | None, typer.Argument(metavar="FOLDER", help="Folders that runs are in. Default: runs.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    csv: Annotated[Path | None, typer.Option(help="Also write the numbers here, as CSV.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the numbers here, as Markdown.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the numbers to this CSV file.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the tables to this Markdown file.")
+    ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Keep the page fresh while runs go on; Ctrl-C ends it.")
+        bool, typer.Option("--watch", help="Keep the page up to date while runs train, until Ctrl-C.")
     ] = False,
-    every: Annotated[float, typer.Option(min=1, help="With --watch: seconds from one look to the next.")] = 10,
+    every: Annotated[float, typer.Option(min=1, help="With --watch: seconds between updates.")] = 10,
 ) -> None:
-    """Make one web page of runs: tables beside the paper's, figures, every run. Runs are only read."""
+    """Make a web page of runs: who is best, music, tables beside the paper's, figures, all runs.
+
+    The page is one file that works offline. Runs are only read.
+    """
     with plain_errors():
         folders = roots or [ROOT]
         if not watch:
@@ -44,13 +52,12 @@ def _tell(event: Summary | RunError) -> None:
 
 def _show(summary: Summary) -> None:
     for problem in summary.problems:
-        err.print(problem, style="yellow", markup=False, soft_wrap=True)
+        warn_damaged(problem)
     for shown in summary.shown:
-        line(shown)
-    line(f"{_counted(summary)}; in {', '.join(map(str, summary.files))}")
+        prose(shown)
+    line(f"{_counted(summary)}; written to {', '.join(map(str, summary.files))}")
 
 
 def _counted(summary: Summary) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in summary.statuses.items())
-    total = sum(summary.statuses.values())
-    return f"{total} run{'s' * (total != 1)} ({counts})"
+    return f"{counted(sum(summary.statuses.values()), 'run')} ({counts})"

@@ -1,53 +1,92 @@
-"""`rru train`, `rru resume`, `rru evaluate`, `rru runs`."""
+"""`rru train`, `rru resume`, `rru evaluate`."""
 
-import shlex
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 
-from rru.cli.console import columns, err, line, plain_errors
+from rru.cli.console import command, line, plain_errors, warn_stopping
 from rru.cli.data import Folder
-from rru.cli.display import number, show_result, watched
-from rru.experiments import execute, presets
-from rru.training import Result, Run, RunError, joined, stop_on_signals, tensorboard
+from rru.cli.display import show_result, watched
+from rru.cli.own import Given, show_data, show_settings, size_of, with_own_data
+from rru.data import OwnData
+from rru.settings import Config, presets
+from rru.training import Run, joined, run_folder, stop_on_signals, tensorboard, train_config
+from rru.training import evaluate as evaluate_run
 
 ROOT = Path("runs")
-HEAD = ["task", "cell", "seed", "status", "epochs", "metric", "validation", "test", "folder"]
-RIGHT = (2, 4, 6, 7)
 
-Device = Annotated[str, typer.Option(help="Where the model is: cpu, cuda, ...")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads to compute with. Default: as many as torch chooses.")]
-RunPlace = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
-TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events to the run's folder.")]
-Root = Annotated[Path, typer.Option("--runs", help="The folder that runs are in.")]
+Task = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK",
+        help="What to learn: a file or folder of your own, or bach (needs no download), jsb, ... `rru data list` lists "
+        "all.",
+    ),
+]
+Cell = Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of your own (`rru --cells FILE`).")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="The settings to start from: paper (exact), cpu (ten minutes), smoke (seconds), best (music). Own "
+        "data: auto (chosen by its size) or smoke. Default: paper or auto."
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same result.")]
+Device = Annotated[str, typer.Option(help="Device to train on: cpu, cuda, cuda:1, ...")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. Default: torch's choice.")]
+RunPlace = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `rru runs` lists them.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]
+Root = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="The folder that all runs are in.")]
 
 
+@with_own_data
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A task: bach, jsb, ptb-words, ...")],
-    cell: Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of `rru --cells FILE`.")] = "rru",
-    preset: Annotated[str, typer.Option(help="paper (exact), cpu (about ten minutes) or smoke (seconds).")] = "paper",
-    seed: Annotated[int | None, typer.Option(min=0, help="All randomness depends on it. Default: 0.")] = None,
+    task: Task,
+    given: Given,
+    cell: Cell = "rru",
+    preset: Preset = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed. The same seed gives the same result. Default: 0.")
+    ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Changes a setting of the preset.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as lr=0.01 or budget=2M. Repeatable."),
     ] = None,
     run_dir: Annotated[
         Path | None,
-        typer.Option(help="The run's own folder. Default: runs/TASK/CELL/ID, ID being that of its settings."),
+        typer.Option(
+            metavar="FOLDER",
+            help="The run's own folder. Default: runs/TASK/CELL/ID, with an ID made from its settings.",
+        ),
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
     events: TensorBoard = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the data and the settings are, and train nothing.")
+    ] = False,
 ) -> None:
-    """Train a cell on a task. The same command again goes on where it was stopped, or shows what came of it."""
+    """Train a cell on a task or on your own data: a text, MIDI files, a table.
+
+    Ctrl-C stops it. Run the same command again to resume; once the run has ended, that shows its result.
+    """
     with plain_errors():
         seeded = [] if seed is None else [f"schedule.seed={seed}"]
-        config = presets.override(presets.load(task, cell, preset), [*seeded, *(changes or [])])
-        _run(config, run_dir or execute.run_folder(config, ROOT), device, threads, data_dir, events)
+        chosen = given.task(task)
+        if isinstance(chosen, OwnData):
+            show_data(chosen)
+        size = size_of(chosen, preset)
+        changes = [*given.changes, *seeded, *(changes or [])]
+        config = presets.override(presets.load(chosen, cell, size), changes)
+        if isinstance(chosen, OwnData) or dry_run:
+            show_settings(config, size)
+        if dry_run:
+            return
+        _run(config, run_dir or run_folder(config, ROOT), device, threads, data_dir, events)
 
 
 def resume(
@@ -57,83 +96,48 @@ def resume(
     data_dir: Folder = None,
     events: TensorBoard = False,
 ) -> None:
-    """Go on with a run that was stopped or killed."""
+    """Resume a run that was stopped or killed."""
     with plain_errors():
-        _run(presets.checked(Run(folder).config), folder, device, threads, data_dir, events)
+        _run(Run(folder).config, folder, device, threads, data_dir, events)
 
 
 def evaluate(
     folder: RunPlace,
-    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    split: Annotated[str, typer.Option(help="The data to evaluate on: train, valid or test.")] = "test",
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
 ) -> None:
-    """Evaluate a run's best weights once more."""
+    """Evaluate a run's best weights again."""
     with plain_errors():
         set_threads(threads)
-        for name, value in execute.evaluate(folder, split, data_dir=data_dir, device=device).items():
+        for name, value in evaluate_run(folder, split, data_dir=data_dir, device=device).items():
             line(f"{name} {value:.6g}")
 
 
-def runs(root: Root = ROOT) -> None:
-    """Show the runs there are, and what came of each."""
-    with plain_errors():
-        rows = [row for run in execute.find_runs(root, _left_out) if (row := _row(run))]
-        if not rows:
-            line(f"no runs in {root}; `rru train bach --preset smoke` makes one")
-            return
-        head, *body = columns([HEAD, *rows], right=RIGHT)
-        line(head, style="bold")
-        for each in body:
-            line(each)
-
-
-def _run(
-    config: Mapping[str, Any], folder: Path, device: str, threads: int | None, data_dir: Path | None, events: bool
-) -> None:
+def _run(config: Config, folder: Path, device: str, threads: int | None, data_dir: Path | None, events: bool) -> None:
     set_threads(threads)
     with joined(device) as processes:
         if processes.first:
             together = f", {processes.count} processes" if processes.count > 1 else ""
-            seed = config["schedule"]["seed"]
-            line(f"{config['task']['name']}, {config['model']['cell']}, seed {seed}{together}: {folder}")
-        with stop_on_signals() as stop, watched() if processes.first else nullcontext() as bars:
+            names = f"{config.task.name}, {config.model.cell}, seed {config.schedule.seed}"
+            line(f"{names}{together}: {folder}")
+        tell, shown = (warn_stopping, watched()) if processes.first else (lambda: None, nullcontext())
+        with stop_on_signals(tell) as stop, shown as bars:
             watch = tensorboard(folder, bars) if events and bars else bars
-            result = execute.start(
+            result = train_config(
                 config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop, processes=processes
             )
     if processes.first:
         show_result(result, folder)
         if result.status == "stopped":
-            again = f"`rru resume {shlex.quote(str(folder))}`" if processes.count == 1 else "the same command"
-            line(f"{again} goes on")
+            again = command("resume", str(folder)) if processes.count == 1 else "the same command again"
+            line(f"to resume: {again}")
     if result.status == "stopped":
         raise typer.Exit(130)
 
 
 def set_threads(threads: int | None) -> None:
-    """Has torch, and so the layers, compute with so many threads; None: as many as torch chooses."""
+    """Set the number of threads that torch and the layers use; None keeps torch's default."""
     if threads is not None:
         torch.set_num_threads(threads)
-
-
-def _row(run: Run) -> list[str] | None:
-    """What there is to say of a run, in the order of `HEAD`; None if what came of it cannot be read."""
-    names = [run.config["task"]["name"], run.config["model"]["cell"], str(run.config["schedule"]["seed"])]
-    try:
-        ended = run.result()
-        if ended is None:
-            lines = [entry for entry in run.metrics() if entry.get("kind") == "epoch"]
-            epochs = lines[-1].get("epoch") if lines else 0
-            return [*names, run.status, str(epochs), "", "", "", str(run.path)]
-        result = Result.from_json(ended)
-    except RunError as error:
-        _left_out(run.path, error)
-        return None
-    scores = [number(of_split.get(result.metric)) for of_split in (result.validation, result.test)]
-    return [*names, result.status, str(result.epochs), result.metric, *scores, str(run.path)]
-
-
-def _left_out(folder: Path, problem: RunError) -> None:
-    err.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)

@@ -1,9 +1,9 @@
-"""Data sets by name, as arrays: read safely, split as the paper splits them.
+"""Load data sets by name, as arrays in the splits of the paper.
 
 ```python
 from rru import data
 
-chorales = data.load("bach")  # ships with the package; the others: `rru data list`
+chorales = data.load("bach")  # ships with the package; `rru data list` shows the others
 words = data.load("ptb-words", line_ends=True)
 ```
 """
@@ -14,34 +14,64 @@ from typing import Any, Literal, overload
 
 from rru.data import bach, folder, images, music, reviews, text
 from rru.data.cache import Prepared, prepared
-from rru.data.catalogue import CATALOGUE, Entry, RemoteFile, entry
+from rru.data.catalogue import CATALOGUE, DataSet, RemoteFile, data_set
 from rru.data.errors import DataError, MissingData
 from rru.data.folder import Found, Part, cache_dir, data_dir, find, present
+from rru.data.own import OwnData
+from rru.data.own.making import from_csv, from_folder, from_midi, from_path, from_text
 from rru.data.reviews import words_of
-from rru.data.sets import Images, LabelledImages, LabelledTexts, Music, Reviews, Text, permutation, without_empty_steps
+from rru.data.sets import (
+    KEYS,
+    LOWEST_NOTE,
+    SPLITS,
+    Images,
+    LabelledImages,
+    LabelledSequences,
+    LabelledTexts,
+    Loaded,
+    Music,
+    Reviews,
+    Sequences,
+    Series,
+    Text,
+    permutation,
+    without_empty_steps,
+)
 from rru.data.text import published_characters
 from rru.data.vocabulary import Vocabulary
 
 __all__ = [
     "CATALOGUE",
+    "KEYS",
+    "LOWEST_NOTE",
+    "SPLITS",
     "DataError",
     "DataSet",
-    "Entry",
     "Found",
     "Images",
     "LabelledImages",
+    "LabelledSequences",
     "LabelledTexts",
+    "Loaded",
     "MissingData",
     "Music",
+    "OwnData",
     "Part",
     "RemoteFile",
     "Reviews",
+    "Sequences",
+    "Series",
     "Text",
     "Vocabulary",
     "cache_dir",
     "data_dir",
-    "entry",
+    "data_set",
     "find",
+    "from_csv",
+    "from_folder",
+    "from_midi",
+    "from_path",
+    "from_text",
     "load",
     "permutation",
     "present",
@@ -50,10 +80,9 @@ __all__ = [
     "words_of",
 ]
 
-DataSet = Music | Text | Reviews | Images
 Place = Path | str | None
 
-_PREPARE: dict[str, tuple[Callable[[Found, dict[str, Any]], Prepared], Callable[[Prepared], DataSet]]] = {
+_PREPARE: dict[str, tuple[Callable[[Found, dict[str, Any]], Prepared], Callable[[Prepared], Loaded]]] = {
     "music": (music.prepare, music.from_prepared),
     "words": (text.prepare_words, text.from_prepared),
     "characters": (text.prepare_characters, text.from_prepared),
@@ -85,32 +114,35 @@ def load(name: Literal["mnist", "pmnist"], data_dir: Place = None, **options: bo
 
 
 @overload
-def load(name: str, data_dir: Place = None, **options: bool) -> DataSet: ...
+def load(name: str, data_dir: Place = None, **options: bool) -> Loaded: ...
 
 
-def load(name: str, data_dir: Place = None, **options: bool) -> DataSet:
-    """A data set by name, from the data folder or from its prepared form; never from the network.
+def load(name: str, data_dir: Place = None, **options: bool) -> Loaded:
+    """Load a data set from the data folder or from the cache. Never accesses the network.
 
     **Arguments:**
 
-    - `name`: one of `rru.data.CATALOGUE`.
-    - `data_dir`: the data folder; default: the one RRU_DATA_DIR names, else the user's cache folder.
-    - `verify`: whether files must be the very ones the catalogue knows, by hash or by counts (default). With False,
-      any files of the same format are read.
-    - `line_ends`: for `ptb-words` only: whether a line's end is the word <eos>, as most of the field has it. Default
-      False: it is nothing, as in the paper.
+    - `name`: a key of `rru.data.CATALOGUE`.
+    - `data_dir`: the data folder. Default: `RRU_DATA_DIR`, else the user's cache folder.
+    - `verify`: whether to check the files against the catalogue, by hash or by counts (default True). With False, any
+      files of the same format are read.
+    - `line_ends`: `ptb-words` only: whether the end of a line is a token, `<eos>`, as in most of the literature.
+      Default False: line ends are dropped, as in the paper.
 
-    **Returns:** `Music`, `Text`, `Reviews` or `Images`. Arrays may be memory-mapped and are not to be written to.
+    **Returns:** `Music`, `Text`, `Reviews` or `Images`. Arrays may be memory-mapped; do not write to them.
+
+    **Raises:** `MissingData` if the files are not in the data folder, `DataError` if they cannot be used.
     """
-    this = entry(name)
-    known = {"verify": True, **_OPTIONS.get(this.kind, {})}
+    dataset = data_set(name)
+    known = {"verify": True, **_OPTIONS.get(dataset.kind, {})}
     for option, value in options.items():
         if option not in known or not isinstance(value, bool):
-            raise TypeError(f"options of {name} must be {' or '.join(known)}, True or False; got {option}={value!r}")
-    if this.embedded:
+            raise TypeError(f"{name} takes the options {' and '.join(known)}, True or False; got {option}={value!r}")
+    if dataset.embedded:
         return bach.load()
-    found = find(this, folder.data_dir(data_dir))
-    prepare, from_prepared = _PREPARE[this.kind]
+    found = find(dataset, folder.data_dir(data_dir))
+    prepare, from_prepared = _PREPARE[dataset.kind]
     chosen = known | options
-    source = this.view_of if this.view_of and this.kind == CATALOGUE[this.view_of].kind else this.name
+    view_of = dataset.view_of
+    source = view_of if view_of and dataset.kind == CATALOGUE[view_of].kind else dataset.name
     return from_prepared(prepared(source, found.paths, chosen, lambda: prepare(found, chosen)))

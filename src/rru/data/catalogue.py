@@ -1,6 +1,5 @@
-"""The catalogue: every data set of the paper as data, read from `catalogue.toml`."""
+"""The catalogue of data sets, read from `catalogue.toml`."""
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,19 +7,21 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
+from rru.suggestions import did_you_mean
+
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as its source gives it out.
+    """A file to download.
 
     **Arguments:**
 
-    - `path`: where it lies, relative to the data folder: `music/JSB_Chorales.mat`.
-    - `url`: where it comes from.
-    - `hash`: of the file as downloaded, `sha256:…` or `md5:…`.
-    - `size`: in bytes as downloaded; None where no source states it.
-    - `content`: hash of what a compressed file holds, so that files packed anew can be verified too.
-    - `content_size`: in bytes; None where the content is not one stream of bytes.
+    - `path`: path relative to the data folder: `music/JSB_Chorales.mat`.
+    - `url`: the address it is published at.
+    - `hash`: hash of the downloaded file, `sha256:…` or `md5:…`.
+    - `size`: bytes of the downloaded file, or None if unknown.
+    - `content`: hash of the decompressed content, which verifies a file in another compression too.
+    - `content_size`: bytes of the decompressed content, or None if it is not a single stream.
     """
 
     path: str
@@ -32,25 +33,25 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The file's name without folders."""
+        """The file name without folders."""
         return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A data set: what it is, where it comes from, under which terms, and how much of it there is.
+class DataSet:
+    """A data set in the catalogue: description, source, licence and counts.
 
     **Arguments:**
 
-    - `name`: as `rru.data.load` takes it.
-    - `title`: as people call it.
+    - `name`: the name that `rru.data.load` takes.
+    - `title`: the usual name.
     - `kind`: `music`, `words`, `characters`, `bytes`, `reviews` or `images`.
-    - `description`: what it holds, and what to know before using it.
-    - `licence`: what is known of its terms of use.
-    - `citation`: whom to cite.
-    - `files`: what to download; none for a set inside the package.
-    - `statistics`: counts by name; where they count splits, a list of train, valid, test.
-    - `view_of`: the set whose files this one reads in another way, or an empty string.
+    - `description`: what it contains, and what to know before using it.
+    - `licence`: the known terms of use.
+    - `citation`: the work to cite.
+    - `files`: the files to download; empty for a data set that ships with the package.
+    - `statistics`: counts by name: one number, or a list for train, valid and test.
+    - `view_of`: the data set whose files this one shares, or an empty string.
     """
 
     name: str
@@ -65,36 +66,34 @@ class Entry:
 
     @property
     def embedded(self) -> bool:
-        """Whether the set ships inside the package."""
+        """Whether the data set ships with the package."""
         return not self.files
 
     @property
     def size(self) -> int | None:
-        """Bytes to download; None where a file's size is not known."""
+        """Bytes to download, or None if the size of a file is unknown."""
         sizes = [file.size for file in self.files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _read() -> dict[str, Entry]:
+def _read() -> dict[str, DataSet]:
     text = resources.files("rru.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = tomllib.loads(text)
-    entries: dict[str, Entry] = {}
+    found: dict[str, DataSet] = {}
     for name, table in tables.items():
         base = tables[table["view_of"]] if "view_of" in table else {}
         fields = {**base, **table}
         files = tuple(RemoteFile(**file) for file in fields.pop("files", ()))
         statistics = MappingProxyType(fields.pop("statistics"))
-        entries[name] = Entry(name=name, files=files, statistics=statistics, **fields)
-    return entries
+        found[name] = DataSet(name=name, files=files, statistics=statistics, **fields)
+    return found
 
 
-CATALOGUE: Mapping[str, Entry] = MappingProxyType(_read())
+CATALOGUE: Mapping[str, DataSet] = MappingProxyType(_read())
 
 
-def entry(name: str) -> Entry:
-    """The data set of that name."""
+def data_set(name: str) -> DataSet:
+    """Returns a data set of the catalogue."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    close = difflib.get_close_matches(str(name).lower().replace("_", "-"), CATALOGUE, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}{hint}")
+    raise ValueError(f"name must be one of {', '.join(CATALOGUE)}; got {name!r}{did_you_mean(name, CATALOGUE)}")

@@ -1,4 +1,4 @@
-"""What can go wrong with a data set: its files are missing, or not what they should be."""
+"""Errors of data sets: files that are missing or cannot be used."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rru.data.catalogue import Entry
+    from rru.data.catalogue import DataSet
 
 
 class DataError(Exception):
-    """A file that cannot be used: which one, where in it, and why.
+    """A file cannot be used.
 
     **Arguments:**
 
     - `file`: the file.
-    - `reason`: what is wrong, and what would be right.
+    - `reason`: what is wrong, and what is expected.
     - `place`: where in the file: an offset, a member of an archive, a line.
     """
 
@@ -25,24 +25,24 @@ class DataError(Exception):
         self.place = place
         super().__init__(f"{file}, {place}: {reason}" if place else f"{file}: {reason}")
 
-    def __reduce__(self) -> tuple[type[Exception], tuple[str, ...]]:  # errors cross process borders by their arguments
+    def __reduce__(self) -> tuple[type[Exception], tuple[str, ...]]:  # so that it can be pickled
         return DataError, (self.file, self.reason, self.place)
 
 
-class MissingData(DataError):  # noqa: N818 (it says what is the matter)
-    """A set that is not in the data folder: which files it needs, from where, and where to put them.
+class MissingData(DataError):  # noqa: N818 (the name says what is wrong)
+    """A data set is not in the data folder. The message lists the files, their URLs and where to put them.
 
     **Arguments:**
 
-    - `entry`: the set, from the catalogue.
+    - `data_set`: the data set, from the catalogue.
     - `folder`: the data folder that was searched.
     """
 
-    def __init__(self, entry: Entry, folder: Path) -> None:
-        wanted = "\n".join(f"  {file.url}\n    -> {folder / file.path}" for file in entry.files)
+    def __init__(self, data_set: DataSet, folder: Path) -> None:
+        wanted = "\n".join(f"  {file.url}\n    -> {folder / file.path}" for file in data_set.files)
         super().__init__(
             folder,
-            f"the data set {entry.name!r} ({entry.title}) is not here.\n"
-            f"Fetch it with:  rru data fetch {entry.name}\n"
-            f"or put these files there by hand (the data folder is --data-dir, else RRU_DATA_DIR):\n{wanted}",
+            f"the data set {data_set.name!r} ({data_set.title}) is not in this folder.\n"
+            f"Download it:  rru data fetch {data_set.name}\n"
+            f"or put the files there yourself (set the folder with --data-dir or RRU_DATA_DIR):\n{wanted}",
         )

@@ -1,4 +1,4 @@
-"""Downloads: a file takes its name only when it is whole and its hash is right, and a failure leaves nothing behind."""
+"""Download data sets. A file appears only when it is complete and its hash matches; a failure leaves nothing behind."""
 
 import errno
 import logging
@@ -8,42 +8,46 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pooch
-
-from rru.data.catalogue import Entry, RemoteFile
+from rru.data.catalogue import DataSet, RemoteFile
 from rru.data.errors import DataError
 from rru.data.folder import present
+from rru.extras import extra
 
-Progress = Callable[[RemoteFile, int, int | None], None]  # a file, how many of its bytes are here, of how many
+with extra("train"):
+    import pooch
+
+Progress = Callable[[RemoteFile, int, int | None], None]  # file, bytes received, total bytes
 
 CHUNK = 1 << 16
-TIMEOUT = (10.0, 30.0)  # seconds to connect, and to wait for the next bytes
-LIMIT = 256 << 20  # bytes of a file whose size no source states; the largest known is a third of that
+TIMEOUT = (10.0, 30.0)  # seconds to connect and to wait for data
+LIMIT = 256 << 20  # bytes of a file of unknown size; the largest known file has a third of that
 
 
-def fetch(entry: Entry, folder: Path, progress: Progress | None = None, *, force: bool = False) -> list[Path]:
-    """Downloads what a set still lacks.
+def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None, *, force: bool = False) -> list[Path]:
+    """Download the missing files of a data set.
 
     **Arguments:**
 
-    - `entry`: the set, from `rru.data.entry`.
+    - `data_set`: the data set, from `rru.data.data_set`.
     - `folder`: the data folder, from `rru.data.data_dir`.
-    - `progress`: called as bytes arrive.
-    - `force`: also replaces files that are there but are not as published.
+    - `progress`: called as data arrive.
+    - `force`: whether to also replace files that differ from the published ones.
 
-    **Returns:** the files downloaded; none if the set is here already, in whichever form.
+    **Returns:** the downloaded files; empty if the data set is present in any accepted form.
+
+    **Raises:** `DataError`, naming the URL and the file, if a download fails.
     """
-    if not force and present(entry, folder) is not None:
+    if not force and present(data_set, folder) is not None:
         return []
-    wanted = [file for file in entry.files if force or not (folder / file.path).exists()]
+    wanted = [file for file in data_set.files if force or not (folder / file.path).exists()]
     wanted = [file for file in wanted if not _as_published(file, folder / file.path)]
     for file in wanted:
-        _download(file, folder / file.path, progress or _silent)
+        _download(file, folder / file.path, progress or _no_progress)
     return [folder / file.path for file in wanted]
 
 
-def _silent(file: RemoteFile, done: int, total: int | None) -> None:
-    """Nobody is watching."""
+def _no_progress(file: RemoteFile, done: int, total: int | None) -> None:
+    pass
 
 
 def _as_published(file: RemoteFile, path: Path) -> bool:
@@ -51,15 +55,15 @@ def _as_published(file: RemoteFile, path: Path) -> bool:
 
 
 def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
-    """One file, by way of a temporary one beside it, so that others see it whole or not at all."""
+    """Downloads one file atomically, through a temporary file in the same folder."""
     transfer = _Transfer(file, path, progress)
-    with _explained(transfer), _new_folders(path.parent), _quiet(pooch.get_logger()):
-        # pooch makes a temporary file of a unique name, has it filled, compares hashes, then renames it
+    with _data_errors(transfer), _new_folder(path.parent), _quiet(pooch.get_logger()):
+        # pooch creates a temporary file, calls `transfer` to fill it, checks the hash and renames it
         pooch.retrieve(file.url, file.hash, fname=path.name, path=path.parent, downloader=transfer)
 
 
 class _Transfer:
-    """Fills pooch's temporary file from the network, with no more than the file can hold."""
+    """Downloader for pooch that reports progress and stops at the size of the file."""
 
     def __init__(self, file: RemoteFile, path: Path, progress: Progress) -> None:
         self.file = file
@@ -70,11 +74,11 @@ class _Transfer:
         self.received = 0
 
     def __call__(self, url: str, output: str, _: object) -> None:
-        import requests  # costs a tenth of a second, which only a download should pay
+        import requests  # takes 0.1 s to import; only downloads need it
 
-        whole = {"Accept-Encoding": "identity"}  # else a server may pack or unpack a file on the way
+        headers = {"Accept-Encoding": "identity"}  # otherwise a server may compress the file
         with (
-            requests.get(url, stream=True, timeout=TIMEOUT, headers=whole) as response,
+            requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response,
             open(output, "wb") as stream,
         ):
             response.raise_for_status()
@@ -89,20 +93,20 @@ class _Transfer:
                 self.received += len(chunk)
                 self.progress(self.file, self.received, self.total)
             stream.flush()
-            os.fsync(stream.fileno())  # else the name could outlive a power cut, and the bytes not
+            os.fsync(stream.fileno())  # otherwise a power cut could leave an empty file under the final name
         if self.received < (self.total or 0):
-            raise requests.ConnectionError("the body is shorter than it should be")
-        os.chmod(output, 0o644)  # temporary files are for their owner alone; data may be shared
+            raise requests.ConnectionError("the response ended early")
+        os.chmod(output, 0o644)  # temporary files are private; data may be shared
 
     def check(self, size: int) -> None:
-        """Stops what is larger than the file, or than any file of ours where its size is not known."""
+        """Raises if `size` exceeds the known size of the file, or `LIMIT` if it is unknown."""
         if size > (limit := self.file.size or LIMIT):
-            raise DataError(self.path, f"stopped the download: {self.file.url} gives more than {limit} bytes")
+            raise DataError(self.path, f"download stopped: {self.file.url} sends more than the expected {limit} bytes")
 
 
 @contextmanager
-def _explained(transfer: _Transfer) -> Iterator[None]:
-    """Turns whatever stops a download into one message: which URL, which file, and where to put it by hand."""
+def _data_errors(transfer: _Transfer) -> Iterator[None]:
+    """Turns download errors into a DataError that names the URL and where to save the file manually."""
     from requests import exceptions
 
     file, path = transfer.file, transfer.path
@@ -110,13 +114,13 @@ def _explained(transfer: _Transfer) -> Iterator[None]:
         yield
     except exceptions.RequestException as error:
         reason = _network_reason(error, transfer)
-        by_hand = f"get it some other way and save it as {path}"
-        raise DataError(path, f"could not be downloaded from {file.url}: {reason}; {by_hand}") from error
+        manually = f"download it another way and save it as {path}"
+        raise DataError(path, f"could not be downloaded from {file.url}: {reason}; {manually}") from error
     except ValueError as error:
         if "hash" not in str(error):
             raise
-        reason = f"what {file.url} gave is not the published file: its {file.hash.partition(':')[0]} is not {file.hash}"
-        raise DataError(path, f"{reason}; it was thrown away") from error
+        reason = f"the file from {file.url} is not the published one: its hash is not {file.hash}"
+        raise DataError(path, f"{reason}; the download was discarded") from error
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else str(error.strerror or error)
         raise DataError(path, f"could not be written: {reason} (downloading {file.url})") from error
@@ -132,23 +136,23 @@ def _network_reason(error: Exception, transfer: _Transfer) -> str:
         total = f" of {transfer.total}" if transfer.total else ""
         return f"the connection was lost after {transfer.received}{total} bytes"
     if isinstance(error, exceptions.Timeout):
-        return f"no answer from {host} in time"
+        return f"{host} did not answer in time"
     if isinstance(error, exceptions.ConnectionError):
         return f"{host} cannot be reached"
     return f"{type(error).__name__}: {error}"
 
 
 @contextmanager
-def _new_folders(folder: Path) -> Iterator[None]:
-    """Makes a folder, and unmakes what it made, where still empty, if what follows fails."""
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Creates a folder and its parents. If the block fails, removes the created folders that are empty."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        for place in made:
+        for path in created:
             try:
-                place.rmdir()
+                path.rmdir()
             except OSError:
                 break
         raise
@@ -156,7 +160,7 @@ def _new_folders(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Only warnings and worse: what is being downloaded is told to `progress`."""
+    """Logs warnings and errors only; `progress` reports the download."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -1,26 +1,25 @@
-"""The data folder: where it is, and which sets lie in it, in whichever of their accepted forms."""
+"""Find data sets in the data folder, in any accepted file format."""
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-
-from rru.data.catalogue import Entry, RemoteFile
+from rru.data.catalogue import DataSet, RemoteFile
 from rru.data.errors import MissingData
+from rru.extras import extra
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file that a set needs, as it was found.
+    """A file of a data set, as found in the data folder.
 
     **Arguments:**
 
-    - `remote`: what the catalogue says of it.
-    - `path`: where it is: a file, or for the form `tree` a folder.
-    - `form`: `raw` (as is), `gz`, `zip`, `tar` (also compressed), `tree`, `mat` or `pickle`.
-    - `member`: how the wanted member's name ends, for a file inside an archive.
+    - `remote`: the file in the catalogue.
+    - `path`: the file; for the form `tree`, a folder.
+    - `form`: `raw` (not compressed), `gz`, `zip`, `tar` (also compressed), `tree`, `mat` or `pickle`.
+    - `member`: for a file in an archive, the end of its name there.
     """
 
     remote: RemoteFile
@@ -30,121 +29,127 @@ class Part:
 
     @property
     def as_published(self) -> bool:
-        """Whether the file bears the name it is published under, so that the catalogue's hash should be its own."""
+        """Whether the file has its published name, so that its hash should be the one in the catalogue."""
         return self.path.name == self.remote.name
 
 
 @dataclass(frozen=True)
 class Found:
-    """A set that is in the data folder.
+    """A data set found in the data folder.
 
     **Arguments:**
 
-    - `entry`: the set.
+    - `data_set`: the data set.
     - `folder`: the data folder.
-    - `parts`: one for each of the entry's files, in the same order.
+    - `parts`: one for each file of the data set, in the same order.
     """
 
-    entry: Entry
+    data_set: DataSet
     folder: Path
     parts: tuple[Part, ...]
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files and folders in use, each once."""
+        """The files and folders, without duplicates."""
         return tuple(dict.fromkeys(part.path for part in self.parts))
 
 
 def data_dir(given: Path | str | None = None) -> Path:
-    """The data folder: the one given, else the one RRU_DATA_DIR names, else the user's cache folder."""
+    """Returns the data folder: `given`, else `RRU_DATA_DIR`, else the user's cache folder."""
     if given is not None:
         return Path(given).expanduser()
-    named = os.environ.get("RRU_DATA_DIR")
-    return Path(named).expanduser() if named else Path(pooch.os_cache("rru"))
+    return _named("RRU_DATA_DIR")
 
 
 def cache_dir() -> Path:
-    """Where prepared forms are kept: RRU_CACHE_DIR, else the user's cache folder."""
-    named = os.environ.get("RRU_CACHE_DIR")
-    return Path(named).expanduser() if named else Path(pooch.os_cache("rru"))
+    """Returns the folder of the cache: `RRU_CACHE_DIR`, else the user's cache folder."""
+    return _named("RRU_CACHE_DIR")
 
 
-def find(entry: Entry, folder: Path) -> Found:
-    """Where the set's files are; raises MissingData if they are not in the folder."""
-    found = present(entry, folder)
+def _named(variable: str) -> Path:
+    if named := os.environ.get(variable):
+        return Path(named).expanduser()
+    with extra("train"):
+        import pooch
+    return Path(pooch.os_cache("rru"))
+
+
+def find(data_set: DataSet, folder: Path) -> Found:
+    """Finds the files of a data set. Raises MissingData if they are not in the folder."""
+    found = present(data_set, folder)
     if found is None:
-        raise MissingData(entry, folder)
+        raise MissingData(data_set, folder)
     return found
 
 
-def present(entry: Entry, folder: Path) -> Found | None:
-    """Where the set's files are, or None. A set inside the package is always present and has no files."""
-    finder = _FINDERS.get(entry.kind, _find_each)
-    parts = tuple(finder(entry, folder))
-    return Found(entry, folder, parts) if len(parts) == len(entry.files) else None
+def present(data_set: DataSet, folder: Path) -> Found | None:
+    """Finds the files of a data set, or returns None. An embedded data set is always present, without files."""
+    finder = _FINDERS.get(data_set.kind, _find_each)
+    parts = tuple(finder(data_set, folder))
+    return Found(data_set, folder, parts) if len(parts) == len(data_set.files) else None
 
 
-def _places(entry: Entry, folder: Path) -> Iterator[Path]:
-    """The folders a set may lie in: its own, the top, and the few that users make by hand."""
-    own = entry.files[0].path.rpartition("/")[0]
-    names = (own, "", entry.name, "simple-examples/data", f"{own}/simple-examples/data", "MNIST/raw")
+def _search_folders(data_set: DataSet, folder: Path) -> Iterator[Path]:
+    """Yields the folders to look in: the published sub-folder, the data folder, and common alternatives."""
+    own = data_set.files[0].path.rpartition("/")[0]
+    names = (own, "", data_set.name, "simple-examples/data", f"{own}/simple-examples/data", "MNIST/raw")
     yield from dict.fromkeys(folder / name for name in names)
 
 
-def _first(entry: Entry, folder: Path, names: tuple[tuple[str, str], ...]) -> tuple[Path, str] | None:
-    """The first of these names, each with its form, that is a file."""
+def _first_file(data_set: DataSet, folder: Path, names: tuple[tuple[str, str], ...]) -> tuple[Path, str] | None:
+    """Returns path and form of the first file that exists, from pairs of name and form."""
     for name, form in names:
-        for place in _places(entry, folder):
-            if (place / name).is_file():
-                return place / name, form
+        for parent in _search_folders(data_set, folder):
+            if (parent / name).is_file():
+                return parent / name, form
     return None
 
 
-def _find_each(entry: Entry, folder: Path) -> Iterator[Part]:
-    """Each file by itself: as published, unpacked, or packed with gzip."""
-    for remote in entry.files:
+def _find_each(data_set: DataSet, folder: Path) -> Iterator[Part]:
+    """Finds each file on its own: as published, uncompressed, gzipped or zipped."""
+    for remote in data_set.files:
         stem = remote.name.removesuffix(".gz").removesuffix(".zip")
-        dotted = stem.replace("-idx", ".idx")  # some unpackers write train-images.idx3-ubyte
+        dotted = stem.replace("-idx", ".idx")  # some tools write train-images.idx3-ubyte
         names = ((stem, "raw"), (stem + ".gz", "gz"), (stem + ".zip", "zip"), (dotted, "raw"), (dotted + ".gz", "gz"))
-        if hit := _first(entry, folder, names):
+        if hit := _first_file(data_set, folder, names):
             yield Part(remote, *hit, member=stem if hit[1] == "zip" else "")
 
 
-def _find_music(entry: Entry, folder: Path) -> Iterator[Part]:
-    (remote,) = entry.files or (None,)
+def _find_music(data_set: DataSet, folder: Path) -> Iterator[Part]:
+    (remote,) = data_set.files or (None,)
     if remote is None:
         return
     stem = remote.name.removesuffix(".mat")
-    spellings = dict.fromkeys((stem, stem.replace("_", " "), stem.replace("_", "-"), f"{stem}.de", f"{entry.title}"))
+    spellings = dict.fromkeys((stem, stem.replace("_", " "), stem.replace("_", "-"), f"{stem}.de", f"{data_set.title}"))
     names = tuple((f"{name}.{form}", form) for form in ("mat", "pickle") for name in spellings)
-    if hit := _first(entry, folder, names):
+    if hit := _first_file(data_set, folder, names):
         yield Part(remote, *hit)
 
 
-def _find_treebank(entry: Entry, folder: Path) -> Iterator[Part]:
-    parts = list(_find_each(entry, folder))
-    if len(parts) < len(entry.files):
+def _find_treebank(data_set: DataSet, folder: Path) -> Iterator[Part]:
+    parts = list(_find_each(data_set, folder))
+    if len(parts) < len(data_set.files):
         archives = (("simple-examples.tgz", "tar"), ("simple-examples.tar.gz", "tar"), ("simple-examples.tar", "tar"))
-        if hit := _first(entry, folder, archives):
-            parts = [Part(remote, *hit, member=f"data/{remote.name}") for remote in entry.files]
+        if hit := _first_file(data_set, folder, archives):
+            parts = [Part(remote, *hit, member=f"data/{remote.name}") for remote in data_set.files]
     yield from parts
 
 
-def _find_reviews(entry: Entry, folder: Path) -> Iterator[Part]:
-    (remote,) = entry.files
-    for place in _places(entry, folder):
-        for tree in (place / "aclImdb", place):
+def _find_reviews(data_set: DataSet, folder: Path) -> Iterator[Part]:
+    (remote,) = data_set.files
+    for parent in _search_folders(data_set, folder):
+        for tree in (parent / "aclImdb", parent):
             if (tree / "train" / "pos").is_dir() and (tree / "test" / "neg").is_dir():
                 yield Part(remote, tree, "tree")
                 return
-    for place in _places(entry, folder):
-        for path in sorted(place.glob("aclImdb*")):
+    for parent in _search_folders(data_set, folder):
+        for path in sorted(parent.glob("aclImdb*")):
             if path.is_file() and path.name.endswith((".tar.gz", ".tgz", ".tar")):
                 yield Part(remote, path, "tar")
                 return
 
 
-_FINDERS: dict[str, Callable[[Entry, Path], Iterator[Part]]] = {
+_FINDERS: dict[str, Callable[[DataSet, Path], Iterator[Part]]] = {
     "music": _find_music,
     "words": _find_treebank,
     "characters": _find_treebank,

@@ -1,4 +1,4 @@
-"""MNIST: images and labels from idx files; the last 10,000 training images validate."""
+"""MNIST images and labels. The last 10,000 training images are the validation split."""
 
 from typing import Any
 
@@ -12,19 +12,18 @@ from rru.data.idx import read_idx
 from rru.data.sets import Images, LabelledImages
 from rru.data.streams import content_hash
 
-VALID = 10_000
+VALID_IMAGES = 10_000
 
 
 def prepare(found: Found, options: dict[str, Any]) -> Prepared:
-    """Images and labels as they are in the files."""
+    """Reads images and labels."""
     arrays: dict[str, NDArray[Any]] = {}
     for split, (images, labels) in {"train": found.parts[:2], "test": found.parts[2:]}.items():
         arrays[f"{split}_images"] = read_idx(images, (28, 28))
         arrays[f"{split}_labels"] = read_idx(labels, ())
         _check(images, labels, arrays[f"{split}_images"], arrays[f"{split}_labels"])
-    if len(arrays["train_labels"]) <= VALID:
-        count = len(arrays["train_labels"])
-        raise DataError(found.parts[0].path, f"must hold more than the {VALID} images that validate, got {count}")
+    if (count := len(arrays["train_labels"])) <= VALID_IMAGES:
+        raise DataError(found.parts[0].path, f"must have more than {VALID_IMAGES} images to be split, got {count}")
     if options["verify"]:
         for part in found.parts:
             _check_content(part)
@@ -32,24 +31,24 @@ def prepare(found: Found, options: dict[str, Any]) -> Prepared:
 
 
 def from_prepared(ready: Prepared) -> Images:
-    """The set, from its prepared form."""
+    """Builds the data set from cached arrays."""
     images, labels = ready.arrays["train_images"], ready.arrays["train_labels"]
     return Images(
-        train=LabelledImages(images[:-VALID], labels[:-VALID]),
-        valid=LabelledImages(images[-VALID:], labels[-VALID:]),
+        train=LabelledImages(images[:-VALID_IMAGES], labels[:-VALID_IMAGES]),
+        valid=LabelledImages(images[-VALID_IMAGES:], labels[-VALID_IMAGES:]),
         test=LabelledImages(ready.arrays["test_images"], ready.arrays["test_labels"]),
     )
 
 
 def _check(images: Part, labels: Part, pixels: NDArray[np.uint8], digits: NDArray[np.uint8]) -> None:
     if len(pixels) != len(digits):
-        raise DataError(labels.path, f"holds {len(digits)} labels for {len(pixels)} images in {images.path.name}")
+        raise DataError(labels.path, f"has {len(digits)} labels for the {len(pixels)} images in {images.path.name}")
     if len(digits) and digits.max() > 9:
-        place = int(np.argmax(digits > 9))
-        raise DataError(labels.path, f"a label must be 0 to 9, got {digits[place]}", f"offset {8 + place}")
+        index = int(np.argmax(digits > 9))
+        raise DataError(labels.path, f"labels must be 0 to 9, got {digits[index]}", f"offset {8 + index}")
 
 
 def _check_content(part: Part) -> None:
     expected = part.remote.content
     if expected and (got := content_hash(part, expected.partition(":")[0])) != expected:
-        raise DataError(part.path, f"is not {part.remote.name}: content hashes to {got}, that one's to {expected}")
+        raise DataError(part.path, f"is not {part.remote.name}: hash of the content must be {expected}, got {got}")

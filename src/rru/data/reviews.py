@@ -1,4 +1,4 @@
-"""The IMDB reviews, from the folder tree or from its tar, which is never unpacked."""
+"""IMDB reviews, from the extracted folder or directly from the tar archive."""
 
 import re
 from array import array
@@ -13,134 +13,140 @@ from numpy.typing import NDArray
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
 from rru.data.folder import Found, Part
-from rru.data.sets import LabelledTexts, Reviews
-from rru.data.streams import decoded, reading
+from rru.data.sets import SPLITS, LabelledTexts, Reviews
+from rru.data.streams import data_errors, decode_text
 from rru.data.tar import tar_files
 from rru.data.vocabulary import Vocabulary
 
-WORDS = 10_000
-REVIEW_LIMIT = 1 << 20  # bytes; the longest has 14,000
-TEXT_LIMIT = 1 << 28  # bytes of all labelled reviews; the whole set has a quarter of that
+VOCABULARY_SIZE = 10_000
+REVIEW_LIMIT = 1 << 20  # bytes; the longest review has 14,000
+TEXT_LIMIT = 1 << 27  # bytes of all labelled reviews; the data set has half of that
+WORD_LIMIT = 1 << 24  # words of all reviews; the data set has 11.5 million
+CHUNK_LIMIT = 450_000  # different chunks of text without spaces; the data set has 365,437
 LABELS = ("neg", "pos")
-SPLITS = ("train", "valid", "test")
 
 _NAME = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d{1,9})_(\d{1,2})\.txt")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
-Place = tuple[str, int, int]  # train or test, label, number
+Key = tuple[str, int, int]  # train or test, label, number of the review
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a review: lower case, runs of letters and digits with apostrophes inside; the rest is dropped."""
-    return _WORD.findall(_plain(text))
+    """Splits a review into lower-case words: letters, digits and inner apostrophes. Everything else is dropped."""
+    return _WORD.findall(_normalized(text))
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     return text.lower().replace("<br />", " ")
 
 
-class _Words(dict[str, int]):
-    """Numbers words in the order they are first asked for."""
+class _WordIds(dict[str, int]):
+    """Assigns ids to words in the order of first use."""
 
     def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
+        word_id = self[word] = len(self)
+        return word_id
 
 
-class _Numbered(dict[str, tuple[int, ...]]):
-    """The numbers of the words in a run of characters without blanks, each worked out once: most come again."""
+class _ChunkIds(dict[str, tuple[int, ...]]):
+    """Caches the word ids of chunks of text without spaces, since most chunks repeat."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.words = _Words()
+        self.words = _WordIds()
 
-    def __missing__(self, run: str) -> tuple[int, ...]:
-        numbers = self[run] = tuple(map(self.words.__getitem__, _WORD.findall(run)))
-        return numbers
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        ids = self[chunk] = tuple(map(self.words.__getitem__, _WORD.findall(chunk)))
+        return ids
 
 
 def prepare(found: Found, options: dict[str, Any]) -> Prepared:
-    """Reviews as word numbers, split; the vocabulary from the reviews left to train on."""
+    """Reads, splits and encodes the reviews. The vocabulary comes from the training split."""
     (part,) = found.parts
-    numbered = _Numbered()
-    reviews: dict[Place, array[int]] = {}
-    for place, text in labelled_reviews(part):
-        if place in reviews:
-            raise DataError(part.path, "holds the same review twice", "/".join(map(str, place)))
-        reviews[place] = array("i", chain.from_iterable(map(numbered.__getitem__, _plain(text).split())))
+    chunk_ids = _ChunkIds()
+    reviews: dict[Key, array[int]] = {}
+    words = 0
+    for key, text in labelled_reviews(part):
+        if key in reviews:
+            raise DataError(part.path, "contains the same review twice", "/".join(map(str, key)))
+        reviews[key] = array("i", chain.from_iterable(map(chunk_ids.__getitem__, _normalized(text).split())))
+        words += len(reviews[key])
+        if words > WORD_LIMIT or len(chunk_ids) > CHUNK_LIMIT:
+            reason = f"has more than {WORD_LIMIT} words, or more than {CHUNK_LIMIT} different ones"
+            raise DataError(part.path, reason, "/".join(map(str, key)))
     splits = _split(reviews)
-    _check(part, splits, found.entry.statistics["reviews"] if options["verify"] else None)
-    vocabulary, numbers = _vocabulary([reviews[place] for place in splits["train"]], list(numbered.words))
+    _check_counts(part, splits, found.data_set.statistics["reviews"] if options["verify"] else None)
+    vocabulary, token_of_word = _vocabulary([reviews[key] for key in splits["train"]], list(chunk_ids.words))
     arrays: dict[str, NDArray[Any]] = {}
-    for split, places in splits.items():
-        texts = [np.frombuffer(reviews[place], np.int32) for place in places]
-        arrays[f"{split}_tokens"] = numbers[np.concatenate(texts)]
+    for split, keys in splits.items():
+        texts = [np.frombuffer(reviews[key], np.int32) for key in keys]
+        arrays[f"{split}_tokens"] = token_of_word[np.concatenate(texts)]
         arrays[f"{split}_offsets"] = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        arrays[f"{split}_labels"] = np.array([label for _, label, _ in places], np.uint8)
+        arrays[f"{split}_labels"] = np.array([label for _, label, _ in keys], np.uint8)
     return Prepared(arrays, {"vocabulary": vocabulary.fields()})
 
 
 def from_prepared(ready: Prepared) -> Reviews:
-    """The set, from its prepared form."""
+    """Builds the data set from cached arrays."""
     names = ("tokens", "offsets", "labels")
     splits = {split: LabelledTexts(*(ready.arrays[f"{split}_{name}"] for name in names)) for split in SPLITS}
-    return Reviews(**splits, vocabulary=Vocabulary.from_fields(ready.about["vocabulary"], Path("prepared form")))
+    vocabulary = Vocabulary.from_fields(ready.about["vocabulary"], Path("cached arrays"))
+    return Reviews(splits["train"], splits["valid"], splits["test"], vocabulary)
 
 
-def _split(reviews: dict[Place, Any]) -> dict[str, list[Place]]:
-    """The last fifth of each label's training reviews, by number, validates.
+def _split(reviews: dict[Key, Any]) -> dict[str, list[Key]]:
+    """Holds out the last fifth of the training reviews of each label, by number, for validation.
 
-    Reviews of one film lie next to each other, so only one film of each label is on both sides; a hold-out at random
-    would be easier than the test, whose films are all new.
+    Reviews of the same film have consecutive numbers, so at most one film per label is in both splits. A random split
+    would share films and be easier than the test split, whose films are all new.
     """
-    splits: dict[str, list[Place]] = {"train": [], "valid": [], "test": []}
+    splits: dict[str, list[Key]] = {"train": [], "valid": [], "test": []}
     for label in range(len(LABELS)):
-        training = sorted(place for place in reviews if place[:2] == ("train", label))
+        training = sorted(key for key in reviews if key[:2] == ("train", label))
         kept = len(training) - len(training) // 5
         splits["train"] += training[:kept]
         splits["valid"] += training[kept:]
-    splits["test"] = sorted(place for place in reviews if place[0] == "test")
+    splits["test"] = sorted(key for key in reviews if key[0] == "test")
     return splits
 
 
-def _check(part: Part, splits: dict[str, list[Place]], expected: list[int] | None) -> None:
-    for split, places in splits.items():
+def _check_counts(part: Part, splits: dict[str, list[Key]], expected: list[int] | None) -> None:
+    for split, keys in splits.items():
         for label, name in enumerate(LABELS):
-            if not any(place[1] == label for place in places):
-                raise DataError(part.path, f"holds too few reviews: none labelled {name} for {split}")
+            if not any(key[1] == label for key in keys):
+                raise DataError(part.path, f"has too few reviews: none labelled {name} for {split}")
     counts = [len(splits[split]) for split in SPLITS]
     if expected is not None and counts != expected:
-        raise DataError(
-            part.path, f"gives {counts} reviews, the whole set gives {expected}; verify=False reads it all the same"
-        )
+        reason = f"must have {expected} reviews in train, valid and test, got {counts}"
+        raise DataError(part.path, f"{reason}; verify=False skips this check")
 
 
 def _vocabulary(training: list["array[int]"], words: list[str]) -> tuple[Vocabulary, NDArray[np.uint16]]:
-    """The most frequent words of the training part, and the number of every word seen anywhere."""
+    """Returns the most frequent words of the training split, and the token id of every word in the data set."""
     text = np.concatenate([np.frombuffer(review, np.int32) for review in training])
     counts = np.bincount(text, minlength=len(words)).tolist()
     seen = [word for word, count in enumerate(counts) if count]
-    frequent = sorted(seen, key=lambda word: (-counts[word], words[word]))[:WORDS]
+    frequent = sorted(seen, key=lambda word: (-counts[word], words[word]))[:VOCABULARY_SIZE]
     vocabulary = Vocabulary.of([words[word] for word in frequent], "words")
-    numbers = np.full(len(words), vocabulary.unknown, np.uint16)
-    numbers[frequent] = np.arange(len(vocabulary) - len(frequent), len(vocabulary))
-    return vocabulary, numbers
+    token_of_word = np.full(len(words), vocabulary.unknown, np.uint16)
+    token_of_word[frequent] = np.arange(len(vocabulary) - len(frequent), len(vocabulary))
+    return vocabulary, token_of_word
 
 
-def labelled_reviews(part: Part) -> Iterator[tuple[Place, str]]:
-    """Every labelled review, in whichever order it comes; anything else in tree or archive is passed over."""
+def labelled_reviews(part: Part) -> Iterator[tuple[Key, str]]:
+    """Yields every labelled review, in no particular order. Other files are skipped."""
     total = 0
     for name, match, data in _tree_files(part) if part.form == "tree" else _tar_members(part):
-        total += max(len(data), 1024)  # a review takes some memory of its own, however short
+        total += max(len(data), 1024)  # every review has some overhead in memory
         if len(data) > REVIEW_LIMIT or total > TEXT_LIMIT:
-            reason = f"holds more than {REVIEW_LIMIT} bytes in a review, or {TEXT_LIMIT} in all"
+            reason = f"has more than {REVIEW_LIMIT} bytes in a review, or {TEXT_LIMIT} in total"
             raise DataError(part.path, reason, name)
         split, label, number, _ = match.groups()
-        yield (split, LABELS.index(label), int(number)), decoded(data, part.path, name)
+        yield (split, LABELS.index(label), int(number)), decode_text(data, part.path, name)
 
 
 def _tar_members(part: Part) -> Iterator[tuple[str, "re.Match[str]", bytes]]:
-    with reading(part.path):
+    with data_errors(part.path):
         for name, content in tar_files(part.path):
             if match := _NAME.fullmatch(name):
                 yield name, match, content.read(REVIEW_LIMIT + 1)
@@ -148,7 +154,7 @@ def _tar_members(part: Part) -> Iterator[tuple[str, "re.Match[str]", bytes]]:
 
 def _tree_files(part: Part) -> Iterator[tuple[str, "re.Match[str]", bytes]]:
     for folder in (f"{split}/{label}" for split in ("train", "test") for label in LABELS):
-        with reading(part.path, folder):
+        with data_errors(part.path, folder):
             for path in (part.path / folder).iterdir():
                 match = _NAME.fullmatch(f"aclImdb/{folder}/{path.name}")
                 if match and path.is_file():

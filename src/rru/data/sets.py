@@ -1,5 +1,6 @@
-"""What loading gives: arrays, split into train, valid and test."""
+"""The types that `load` returns: arrays, split into train, valid and test."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,14 @@ from numpy.typing import NDArray
 
 from rru.data.vocabulary import Vocabulary
 
+SPLITS = ("train", "valid", "test")
+KEYS = 88  # of a piano
+LOWEST_NOTE = 21  # MIDI note of key 0
+
 
 @dataclass(frozen=True)
 class Music:
-    """Piano rolls: each piece (T, 88), 1 where a key sounds; key 0 is the MIDI note 21. A piece may be empty."""
+    """Piano rolls: each piece is (T, 88), 1 where a key sounds. Key 0 is MIDI note 21. A piece may have no steps."""
 
     train: list[NDArray[np.uint8]]
     valid: list[NDArray[np.uint8]]
@@ -20,7 +25,7 @@ class Music:
 
 @dataclass(frozen=True)
 class Text:
-    """One long text for each split, as token numbers (T,) of the smallest type that holds the vocabulary."""
+    """One long text per split, as token ids (T,) of the smallest integer type that holds the vocabulary."""
 
     train: NDArray[Any]
     valid: NDArray[Any]
@@ -30,37 +35,63 @@ class Text:
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts one behind the other: text i is `tokens[offsets[i]:offsets[i + 1]]`.
+    """Concatenated texts with labels: text i is `tokens[offsets[i]:offsets[i + 1]]`.
 
-    **Arguments:** `tokens` (total,), `offsets` (N + 1,), `labels` (N,): 0 negative, 1 positive.
+    **Arguments:** `tokens` (total,), `offsets` (N + 1,), `labels` (N,): indices of classes.
     """
 
-    tokens: NDArray[np.uint16]
+    tokens: NDArray[Any]
     offsets: NDArray[np.int64]
-    labels: NDArray[np.uint8]
+    labels: NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.uint16], int]:
-        """Tokens (T,) and label of one text."""
+    def __getitem__(self, index: int) -> tuple[NDArray[Any], int]:
+        """Returns the tokens (T,) and the label of one text."""
         index = range(len(self))[index]
         return self.tokens[self.offsets[index] : self.offsets[index + 1]], int(self.labels[index])
 
 
 @dataclass(frozen=True)
 class Reviews:
-    """Labelled reviews, and the vocabulary of the training part."""
+    """Labelled reviews or other texts, the vocabulary of the training split, and the names of the classes."""
 
     train: LabelledTexts
     valid: LabelledTexts
     test: LabelledTexts
     vocabulary: Vocabulary
+    classes: tuple[str, ...] = ("negative", "positive")
+
+
+@dataclass(frozen=True)
+class LabelledSequences:
+    """Concatenated sequences with labels: sequence i is `values[offsets[i]:offsets[i + 1]]`.
+
+    **Arguments:** `values` (total, columns), `offsets` (N + 1,), `labels` (N,): indices of classes.
+    """
+
+    values: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Labelled sequences of numbers, scaled, and the names of the classes."""
+
+    train: LabelledSequences
+    valid: LabelledSequences
+    test: LabelledSequences
+    classes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images (N, 28, 28) of values 0 to 255, and labels (N,) from 0 to 9."""
+    """Images (N, 28, 28) with values 0 to 255, and labels (N,) from 0 to 9."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.uint8]
@@ -78,12 +109,38 @@ class Images:
     test: LabelledImages
 
 
+@dataclass(frozen=True)
+class Series:
+    """Series to forecast, one after another, N steps in total.
+
+    **Arguments:**
+
+    - `values`: (N,), the target; where missing, the value before.
+    - `observed`: (N,), where the target is known.
+    - `inputs`: (N, k), standardized; those not known in advance first.
+    - `lengths`: (S,), the steps of each series.
+    - `splits`: (S, 2), where validation and test begin in each.
+    - `about`: layout, horizon, season, base and the scaling of each series; see `rru.data.own.series`.
+    """
+
+    values: NDArray[np.float64]
+    observed: NDArray[np.bool_]
+    inputs: NDArray[np.float32]
+    lengths: NDArray[np.int64]
+    splits: NDArray[np.int64]
+    about: Mapping[str, Any]
+
+
+Loaded = Music | Text | Reviews | Images | Sequences | Series
+"""What loading a data set gives."""
+
+
 def permutation() -> NDArray[np.int64]:
-    """The order of the 784 pixels in permuted MNIST: NumPy's `RandomState(0).permutation(784)`, the same for good."""
+    """Returns the fixed order of the 784 pixels in permuted MNIST: NumPy's `RandomState(0).permutation(784)`."""
     order: NDArray[np.int64] = np.random.RandomState(0).permutation(784).astype(np.int64)
     return order
 
 
 def without_empty_steps(piece: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A piece (T, 88) without the steps at which no key sounds."""
+    """Returns a piece (T, 88) without the steps on which no key sounds."""
     return piece[piece.any(axis=1)]

@@ -1,7 +1,9 @@
-"""Files and members of archives as bytes: nothing is written, and no more is read than a set can hold."""
+"""Read files and archive members in memory, up to a size limit. Nothing is extracted to disk."""
 
 import gzip
 import hashlib
+import stat
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,35 +13,45 @@ from rru.data.errors import DataError
 from rru.data.folder import Part
 from rru.data.tar import CHUNK, Readable, tar_files
 
-CONTENT_LIMIT = 1 << 30  # bytes of any file, unpacked, whose own limit is not known
+CONTENT_LIMIT = 1 << 30  # bytes of a decompressed file to hash
+DIRECTORY_LIMIT = 1 << 20  # bytes of a zip archive's list of members
 
 
 @contextmanager
-def reading(file: str | Path, place: str = "") -> Iterator[None]:
-    """Turns whatever goes wrong inside into a DataError that names the file and the place."""
+def data_errors(file: str | Path, place: str = "") -> Iterator[None]:
+    """Turns any exception in the block into a DataError that names the file and the place."""
     try:
         yield
     except DataError:
         raise
-    except Exception as error:  # readers of hostile files must fail in one way only, however they fail inside
-        reason = str(error) or "ends too early" if isinstance(error, EOFError) else f"{error}"
+    except Exception as error:  # a malformed file can make a reader raise anything
+        reason = str(error) or "truncated" if isinstance(error, EOFError) else f"{error}"
         raise DataError(file, f"cannot be read: {reason} ({type(error).__name__})", place) from error
 
 
-def whole_file(path: Path, limit: int) -> bytes:
-    """All of a file that is not packed; a DataError if it is empty, or larger than `limit` bytes."""
-    with reading(path):
-        if (size := path.stat().st_size) > limit:
-            raise DataError(path, f"has {size} bytes, more than the {limit} it may have")
-        with path.open("rb") as file:  # a device or a pipe does not say how much it has
-            data = b"".join(iter(Bounded(file, limit, path).read, b""))
+def read_file(path: Path, limit: int) -> bytes:
+    """Reads a file. Raises DataError if it is empty, larger than `limit` bytes, or a pipe or device."""
+    checked_size(path, limit)
+    with data_errors(path), path.open("rb") as file:  # it may still grow
+        data = b"".join(iter(LimitedReader(file, limit, path).read, b""))
     if not data:
         raise DataError(path, "is empty")
     return data
 
 
-class Bounded:
-    """A stream that refuses to give more than `limit` bytes."""
+def checked_size(path: Path, limit: int) -> int:
+    """Returns the size of a file. Raises DataError if it is larger than `limit` bytes, or a pipe or device."""
+    with data_errors(path):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for its other end
+            raise DataError(path, "must be a file, is a folder, a pipe or a device")
+        if found.st_size > limit:
+            raise DataError(path, f"has {found.st_size} bytes, more than the limit of {limit}")
+        return found.st_size
+
+
+class LimitedReader:
+    """A stream that raises DataError after `limit` bytes."""
 
     def __init__(self, stream: Readable, limit: int, file: str | Path, place: str = "") -> None:
         self.stream = stream
@@ -49,36 +61,52 @@ class Bounded:
         self.position = 0
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Reads at most `size` bytes; empty at the end."""
         data = self.stream.read(size)
         self.position += len(data)
         if self.position > self.limit:
-            raise DataError(self.file, f"holds more than the {self.limit} bytes it may hold", self.place)
+            raise DataError(self.file, f"has more bytes than the limit of {self.limit}", self.place)
         return data
 
 
 @contextmanager
-def opened(part: Part, limit: int) -> Iterator[Bounded]:
-    """What a part holds, unpacked, as a stream of at most `limit` bytes."""
+def open_part(part: Part, limit: int) -> Iterator[LimitedReader]:
+    """Opens the decompressed content of a part, as a stream of at most `limit` bytes."""
     place = f"member {part.member}" if part.member else ""
-    with reading(part.path, place):
-        if part.form != "tar" and part.path.stat().st_size > limit:  # packed or not: packing makes nothing longer
-            raise DataError(part.path, f"has {part.path.stat().st_size} bytes, more than the {limit} it may have")
+    with data_errors(part.path, place):
+        if part.form != "tar" and part.path.stat().st_size > limit:  # compressing does not enlarge a file
+            raise DataError(part.path, f"has {part.path.stat().st_size} bytes, more than the limit of {limit}")
         if part.form == "gz":
-            with gzip.open(part.path, "rb") as unpacked:
-                yield Bounded(unpacked, limit, part.path)
+            with gzip.open(part.path, "rb") as decompressed:
+                yield LimitedReader(decompressed, limit, part.path)
         elif part.form == "zip":
+            check_zip_directory(part.path)
             with zipfile.ZipFile(part.path) as archive, archive.open(_zip_member(archive, part, limit)) as content:
-                yield Bounded(content, limit, part.path, place)
+                yield LimitedReader(content, limit, part.path, place)
         elif part.form == "tar":
             for name, member in tar_files(part.path):
                 if f"/{name}".endswith(f"/{part.member}"):
-                    yield Bounded(member, limit, part.path, place)
+                    yield LimitedReader(member, limit, part.path, place)
                     return
             raise DataError(part.path, "the archive has no such member", place)
         else:
             with part.path.open("rb") as file:
-                yield Bounded(file, limit, part.path)
+                yield LimitedReader(file, limit, part.path)
+
+
+def check_zip_directory(path: Path) -> None:
+    """Raises DataError if the list of members of a zip archive is too large: `zipfile` would read it whole."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - (1 << 16) - 22, 0))
+        end = file.read()
+    at = len(end) - 22
+    if end[at : at + 4] != b"PK\5\6" or end[-2:] != b"\0\0":  # it is followed by a comment
+        at = end.rfind(b"PK\5\6")
+    if at < 0 or len(end) - at < 22:
+        raise DataError(path, "is not a zip archive, or truncated: it has no list of members")
+    (size,) = struct.unpack_from("<I", end, at + 12)
+    if size > DIRECTORY_LIMIT or end[max(at - 20, 0) : max(at - 16, 0)] == b"PK\6\7":  # zip64 keeps it elsewhere
+        raise DataError(path, f"the archive's list of members has more than {DIRECTORY_LIMIT} bytes")
 
 
 def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.ZipInfo:
@@ -86,45 +114,48 @@ def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.Zip
     for member in archive.infolist():
         if member.filename == part.member:
             if member.file_size > limit:
-                raise DataError(part.path, f"promises {member.file_size} bytes, more than the {limit} allowed", place)
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA may ask for any memory
-                raise DataError(part.path, f"is packed by method {member.compress_type}, only deflate is read", place)
+                raise DataError(part.path, f"declares {member.file_size} bytes, more than the limit of {limit}", place)
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA can request any memory
+                raise DataError(part.path, f"compression must be deflate, got method {member.compress_type}", place)
             return member
     raise DataError(part.path, "the archive has no such member", place)
 
 
-def read(part: Part, limit: int, verify: bool) -> bytearray:
-    """All that a part holds, unpacked: never empty, never beyond `limit`.
+def read_part(part: Part, limit: int, verify: bool) -> bytearray:
+    """Reads the decompressed content of a part. Raises DataError if it is empty or larger than `limit` bytes.
 
-    With `verify` it must also have the size and the hash that the catalogue gives for it.
+    With `verify`, the content must also match the size and hash in the catalogue.
     """
     limit = part.remote.content_size or limit if verify else limit
     data = bytearray()
-    with opened(part, limit) as stream:
+    with open_part(part, limit) as stream:
         while chunk := stream.read(CHUNK):
             data += chunk
     if not data:
         raise DataError(part.path, "is empty", f"member {part.member}" if part.member else "")
+    if verify and part.remote.content_size not in (None, len(data)):
+        reason = f"is truncated or modified: has {len(data)} bytes, {part.remote.content_size} are right"
+        raise DataError(part.path, reason)
     if verify and part.remote.content:
         algorithm, _, expected = part.remote.content.partition(":")
         got = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
         if got != expected:
-            reason = f"is cut or changed: {algorithm} of its {len(data)} bytes is {got}, {expected} would be right"
+            reason = f"is truncated or modified: {algorithm} of its {len(data)} bytes must be {expected}, got {got}"
             raise DataError(part.path, reason)
     return data
 
 
 def content_hash(part: Part, algorithm: str = "sha256") -> str:
-    """Hash of what a part holds, unpacked, written like the catalogue's: `sha256:…`."""
+    """Hashes the decompressed content of a part, in the notation of the catalogue: `sha256:…`."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    with opened(part, CONTENT_LIMIT) as stream:
+    with open_part(part, part.remote.content_size or CONTENT_LIMIT) as stream:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
     return f"{algorithm}:{digest.hexdigest()}"
 
 
-def decoded(data: bytes | bytearray, file: str | Path, place: str = "") -> str:
-    """The text in these bytes; a DataError that names the line if it is not UTF-8."""
+def decode_text(data: bytes | bytearray, file: str | Path, place: str = "") -> str:
+    """Decodes UTF-8. Raises DataError with the line and offset of an invalid byte."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

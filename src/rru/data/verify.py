@@ -1,4 +1,4 @@
-"""Whether the files in a data folder are the published ones, whatever they are packed in."""
+"""Check the files in a data folder against the published ones, in any compression."""
 
 import hashlib
 from collections.abc import Callable
@@ -6,31 +6,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pooch
-
 from rru.data import load, reviews
-from rru.data.catalogue import Entry, RemoteFile
+from rru.data.catalogue import DataSet, RemoteFile
 from rru.data.errors import DataError
 from rru.data.folder import Part, present
 from rru.data.sets import Music
-from rru.data.streams import content_hash
+from rru.data.streams import CONTENT_LIMIT, content_hash
+from rru.extras import extra
+
+with extra("train"):
+    import pooch
 
 State = Literal["as published", "same content", "same counts", "wrong", "missing", "embedded"]
 
-# Of the 50,000 labelled reviews, in whatever archive or folder: the hash of the sorted lines "place hash".
-REVIEWS = "sha256:6d7be2e31aff852a49a2077491b88103855543023173c4de6702634e7a8e1e9c"
+# Hash of the sorted lines "key hash" of the 50,000 labelled reviews, the same for the folder and any archive of it.
+REVIEWS_HASH = "sha256:6d7be2e31aff852a49a2077491b88103855543023173c4de6702634e7a8e1e9c"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one file of a set was found to be.
+    """The result of checking one file of a data set.
 
     **Arguments:**
 
-    - `path`: the file or folder, where it is or would be.
-    - `state`: `as published`, `same content` (packed differently), `same counts` (all that can be known of it),
-      `wrong`, `missing`, or `embedded` for a set inside the package.
-    - `detail`: the same in words.
+    - `path`: the file or folder, present or expected.
+    - `state`: `as published`, `same content` (in another compression), `same counts` (no hash of the content is known),
+      `wrong`, `missing`, or `embedded` for a data set that ships with the package.
+    - `detail`: an explanation.
     """
 
     path: Path
@@ -38,77 +40,86 @@ class Verdict:
     detail: str
 
 
-def verify(entry: Entry, folder: Path, watch: Callable[[Path], object] | None = None) -> list[Verdict]:
-    """Reads all files of a set and says what they are; never raises for what it finds in them.
+def verify(data_set: DataSet, folder: Path, watch: Callable[[Path], object] | None = None) -> list[Verdict]:
+    """Check all files of a data set. Files that cannot be read are reported as wrong, not raised.
 
     **Arguments:**
 
-    - `entry`: the set, from `rru.data.entry`.
+    - `data_set`: the data set, from `rru.data.data_set`.
     - `folder`: the data folder, from `rru.data.data_dir`.
     - `watch`: called with each file before it is read.
 
-    **Returns:** one verdict for each of the set's files.
+    **Returns:** one verdict per file.
     """
-    if entry.embedded:
-        return [Verdict(Path("rru/data") / f"{entry.name}.npz", "embedded", "embedded in the package")]
-    found = present(entry, folder)
+    if data_set.embedded:
+        return [Verdict(Path("rru/data") / f"{data_set.name}.npz", "embedded", "embedded in the package")]
+    found = present(data_set, folder)
     verdicts = []
-    for part in found.parts if found else [Part(file, folder / file.path, "") for file in entry.files]:
+    for part in found.parts if found else [Part(file, folder / file.path, "") for file in data_set.files]:
         if watch is not None:
             watch(part.path)
         try:
-            verdicts.append(_verdict(entry, folder, part))
+            verdicts.append(_check(data_set, folder, part))
         except (DataError, OSError) as error:
             verdicts.append(Verdict(part.path, "wrong", f"WRONG: {error}"))
     return verdicts
 
 
-def _verdict(entry: Entry, folder: Path, part: Part) -> Verdict:
-    """Tries what is surest first: the file's own hash, that of its content, counts."""
+def _check(data_set: DataSet, folder: Path, part: Part) -> Verdict:
+    """Checks the hash of the file, else of its content, else its counts."""
     file, path = part.remote, part.path
     if not path.exists():
         return Verdict(path, "missing", "missing")
-    if path.is_file() and pooch.hashes.hash_matches(path, file.hash):
+    if path.is_file() and _may_match(path, file) and pooch.hashes.hash_matches(path, file.hash):
         return Verdict(path, "as published", f"as published ({_algorithm(file.hash)})")
     if not part.form:
-        return Verdict(path, "wrong", f"WRONG: not the published file, whose hash is {file.hash}")
-    expected = REVIEWS if entry.kind == "reviews" else file.content
+        return Verdict(path, "wrong", f"WRONG: not the published file, which has the hash {file.hash}")
+    expected = REVIEWS_HASH if data_set.kind == "reviews" else file.content
     if expected is None:
-        counted = _counted(entry, folder, path)
-        return Verdict(path, "same counts", f"differs from the published file (content checked: {counted})")
-    got = _reviews_hash(part) if entry.kind == "reviews" else content_hash(part, _algorithm(expected))
+        counts = _check_counts(data_set, folder, path)
+        return Verdict(path, "same counts", f"differs from the published file (content checked: {counts})")
+    got = _reviews_hash(part) if data_set.kind == "reviews" else content_hash(part, _algorithm(expected))
     if got != expected:
-        return Verdict(path, "wrong", f"WRONG: what it holds has the hash {got}, published is {expected}")
-    return Verdict(path, "same content", f"differs from the published file (content checked: {_content(entry, file)})")
+        return Verdict(path, "wrong", f"WRONG: hash of the content must be {expected}, got {got}")
+    content = _describe_content(data_set, file)
+    return Verdict(path, "same content", f"differs from the published file (content checked: {content})")
 
 
-def _algorithm(written: str) -> str:
-    return written.partition(":")[0]
+def _may_match(path: Path, file: RemoteFile) -> bool:
+    """Returns whether a file has the published size; without one, whether it is small enough to be hashed."""
+    size = path.stat().st_size
+    return size == file.size if file.size is not None else size <= CONTENT_LIMIT
 
 
-def _content(entry: Entry, file: RemoteFile) -> str:
-    if entry.kind == "reviews":
-        return "every labelled review is the original, by sha256"
-    size = f"{file.content_size:,} bytes" if file.content_size is not None else "what it holds"
-    return f"{size} inside are the original, by {_algorithm(file.content or '')}"
+def _algorithm(prefixed_hash: str) -> str:
+    return prefixed_hash.partition(":")[0]
 
 
-def _counted(entry: Entry, folder: Path, path: Path) -> str:
-    """Which counts were compared with the catalogue's; a DataError if one differs."""
-    loaded = load(entry.name, folder)
+def _describe_content(data_set: DataSet, file: RemoteFile) -> str:
+    if data_set.kind == "reviews":
+        return "sha256 of all labelled reviews matches"
+    size = f" of its {file.content_size:,} bytes" if file.content_size is not None else ""
+    return f"{_algorithm(file.content or '')}{size} matches"
+
+
+def _check_counts(data_set: DataSet, folder: Path, path: Path) -> str:
+    """Compares counts with the catalogue and describes them. Raises DataError if one differs."""
+    loaded = load(data_set.name, folder)
     if not isinstance(loaded, Music):
-        return "it can be read"
+        return "it is readable"
     splits = (loaded.train, loaded.valid, loaded.test)
     counts = {"pieces": [len(split) for split in splits], "steps": [sum(map(len, split)) for split in splits]}
-    compared = {name: numbers for name, numbers in counts.items() if name in entry.statistics}
+    compared = {name: numbers for name, numbers in counts.items() if name in data_set.statistics}
     for name, numbers in compared.items():
-        if numbers != entry.statistics[name]:
-            raise DataError(path, f"must have {entry.statistics[name]} {name} in train, valid and test, got {numbers}")
+        if numbers != data_set.statistics[name]:
+            raise DataError(
+                path, f"must have {data_set.statistics[name]} {name} in train, valid and test, got {numbers}"
+            )
     return ", ".join(f"{'/'.join(f'{number:,}' for number in numbers)} {name}" for name, numbers in compared.items())
 
 
 def _reviews_hash(part: Part) -> str:
-    """Hash of the labelled reviews and their names, the same for the tree and for every archive of it."""
+    """Hashes the labelled reviews and their names, independent of the archive they are in."""
     texts = reviews.labelled_reviews(part)
-    lines = sorted(f"{place} {hashlib.sha256(text.encode()).hexdigest()}\n" for place, text in texts)
+    lines = sorted(f"{key} {hashlib.sha256(text.encode()).hexdigest()}\n" for key, text in texts)
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()

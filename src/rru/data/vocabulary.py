@@ -1,7 +1,8 @@
-"""Tokens and their numbers, kept with a run so that its text can be turned back."""
+"""Vocabularies: map tokens to ids and back. A run saves its vocabulary with its weights."""
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,24 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.streams import reading, whole_file
+from rru.data.streams import data_errors, read_file
 
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
 FILE_LIMIT = 1 << 26  # bytes
 
-_KINDS = ("words", "characters", "bytes")
+_KINDS = ("words", "words and punctuation", "characters", "code points", "bytes")
+_TOKEN = re.compile(r"<\w+>|\w+(?:['\u2019-]\w+)*|[^\w\s]")
+_CLOSING, _OPENING = frozenset(".,;:!?)]}%\u2019\u201d"), frozenset("([{\u201c\u2018")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens by number. `padding` and `unknown` stand for no token and for any other.
+    """A list of tokens, including one for padding and one for unknown tokens.
 
     **Arguments:**
 
-    - `tokens`: every token, at its number. A byte is written as the character of the same number.
-    - `kind`: `words` (divided by blanks), `characters` (a blank written `_`) or `bytes` (of UTF-8).
-    - `padding`, `unknown`: their numbers.
+    - `tokens`: the tokens; the index of a token is its id. Byte b is stored as `chr(b)`.
+    - `kind`: `words` (separated by spaces), `words and punctuation` (every mark is a token too), `characters` (a space
+      is `_`), `code points` or `bytes` (of UTF-8).
+    - `padding`, `unknown`: the ids of these two tokens.
     """
 
     tokens: tuple[str, ...]
@@ -39,7 +43,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokens: Iterable[str], kind: str) -> "Vocabulary":
-        """A vocabulary of these tokens, in this order, behind padding and unknown."""
+        """Builds a vocabulary: padding, unknown, then the given tokens in order."""
         specials = (PADDING, UNKNOWN)
         return cls(specials + tuple(token for token in tokens if token not in specials), kind)
 
@@ -47,79 +51,103 @@ class Vocabulary:
         if self.kind not in _KINDS:
             raise ValueError(f"kind must be {' or '.join(map(repr, _KINDS))}, got {self.kind!r}")
         if len(self.ids) != len(self.tokens):
-            raise ValueError(f"tokens must differ, got {len(self.tokens)} with {len(self.ids)} different ones")
+            raise ValueError(f"tokens must be unique, got {len(self.tokens)} tokens, {len(self.ids)} of them unique")
         for name, number in (("padding", self.padding), ("unknown", self.unknown)):
             if not 0 <= number < len(self.tokens):
-                raise ValueError(f"{name} must be the number of one of {len(self.tokens)} tokens, got {number}")
+                raise ValueError(f"{name} must be an id below {len(self.tokens)}, got {number}")
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The number of each token."""
-        return {token: number for number, token in enumerate(self.tokens)}
+        """The id of each token."""
+        return {token: index for index, token in enumerate(self.tokens)}
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The smallest type that holds every number."""
+        """The smallest integer type that holds every id."""
         return np.min_scalar_type(len(self.tokens) - 1)
 
     def numbers(self, tokens: Sequence[str]) -> NDArray[Any]:
-        """The numbers of tokens, (len(tokens),)."""
+        """Returns the ids of tokens, (len(tokens),)."""
         ids, unknown = self.ids, self.unknown
         return np.fromiter((ids.get(token, unknown) for token in tokens), self.dtype, len(tokens))
 
     def encode(self, text: str) -> NDArray[Any]:
-        """The numbers of a text's tokens, (T,)."""
-        if self.kind == "words":
-            return self.numbers(text.split())
-        if self.kind == "characters":
-            return self.numbers(text.replace(" ", "_"))
-        return self.numbers(text.encode("utf-8").decode("latin-1"))
+        """Splits a text into tokens and returns their ids, (T,)."""
+        return self.numbers(tokens_of(text, self.kind))
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
-        """The text of numbers (T,); padding is left out."""
-        numbers = ids.tolist() if isinstance(ids, np.ndarray) else ids  # NumPy's own numbers are slow one by one
+        """Returns the text of ids (T,), without padding."""
+        numbers = ids.tolist() if isinstance(ids, np.ndarray) else ids  # iterating over a NumPy array is slow
         tokens = [self.tokens[number] for number in numbers if number != self.padding]
         if self.kind == "words":
             return " ".join(tokens)
+        if self.kind == "words and punctuation":
+            return _spaced(tokens)
         if self.kind == "characters":
             return "".join(tokens).replace("_", " ")
+        if self.kind == "code points":
+            return "".join(tokens)
         unknown = self.tokens[self.unknown]
         data = b"".join(token.encode("utf-8" if token == unknown else "latin-1") for token in tokens)
         return data.decode("utf-8", errors="replace")
 
+    def spaced(self, token: int) -> bool:
+        """Returns whether a token is written with a space before it."""
+        words = self.kind in ("words", "words and punctuation")
+        return words and not (self.kind != "words" and self.tokens[token] in _CLOSING)
+
     def fields(self) -> dict[str, Any]:
-        """The vocabulary as JSON holds it."""
+        """Returns the vocabulary as a JSON object."""
         return {"kind": self.kind, "padding": self.padding, "unknown": self.unknown, "tokens": list(self.tokens)}
 
     def save(self, path: Path | str) -> None:
-        """Writes the vocabulary as JSON, whole or not at all."""
+        """Writes the vocabulary to a JSON file, atomically."""
         path = Path(path)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            unfinished.write_text(json.dumps(self.fields(), ensure_ascii=True) + "\n", encoding="ascii")
-            unfinished.replace(path)
+            temporary.write_text(json.dumps(self.fields(), ensure_ascii=True) + "\n", encoding="ascii")
+            temporary.replace(path)
         finally:
-            unfinished.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path | str) -> "Vocabulary":
-        """Reads what `save` wrote."""
+        """Reads a vocabulary that `save` wrote. Raises DataError if the file is damaged."""
         path = Path(path)
-        data = whole_file(path, FILE_LIMIT)
-        with reading(path):
+        data = read_file(path, FILE_LIMIT)
+        with data_errors(path):
             return cls.from_fields(json.loads(data), path)
 
     @classmethod
     def from_fields(cls, fields: Any, file: Path | str) -> "Vocabulary":
-        """The vocabulary that JSON fields describe."""
+        """Builds a vocabulary from a JSON object; `file` is named in errors."""
         if not isinstance(fields, dict) or set(fields) != {"kind", "padding", "unknown", "tokens"}:
-            raise DataError(file, "must be an object of kind, padding, unknown and tokens")
+            raise DataError(file, "must be an object with kind, padding, unknown and tokens")
         tokens, numbers = fields["tokens"], (fields["padding"], fields["unknown"])
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise DataError(file, "tokens must be a list of strings")
         if not all(type(number) is int for number in numbers):
-            raise DataError(file, f"padding and unknown must be numbers of tokens, got {numbers}")
+            raise DataError(file, f"padding and unknown must be integers, got {numbers}")
         return cls(tuple(tokens), fields["kind"], *numbers)
+
+
+def tokens_of(text: str, kind: str) -> Sequence[str]:
+    """Divides a text into tokens, for a vocabulary of this kind."""
+    if kind == "words":
+        return text.split()
+    if kind == "words and punctuation":
+        return _TOKEN.findall(text)
+    if kind == "characters":
+        return text.replace(" ", "_")
+    return text if kind == "code points" else text.encode("utf-8").decode("latin-1")
+
+
+def _spaced(tokens: Sequence[str]) -> str:
+    """Joins words and marks, without a space before a closing mark or after an opening one."""
+    text = ""
+    for before, token in zip(["", *tokens], tokens, strict=False):
+        text += token if not text or token in _CLOSING or before in _OPENING else f" {token}"
+    return text

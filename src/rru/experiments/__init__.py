@@ -1,1 +1,1 @@
-"""The paper's experiments as data: presets, and what may be changed in them."""
+"""Plans for the paper's tables and figures, tools to run them, and hyperparameter search."""

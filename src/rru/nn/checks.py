@@ -1,14 +1,16 @@
-"""Errors that name the argument, the value given and what would be right."""
+"""Argument checks. Each error names the argument, the value given and what is allowed."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from rru.scan.reference import State, autocast_dtype
 
 
 def positive(name: str, value: int) -> int:
-    """A count of at least one."""
+    """Returns `value` if it is an int of at least 1, else raises."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
     if value < 1:
@@ -16,46 +18,93 @@ def positive(name: str, value: int) -> int:
     return value
 
 
-def non_negative(name: str, value: int) -> int:
-    """A count that may be zero."""
-    if isinstance(value, int) and value < 0:
-        raise ValueError(f"{name} must be 0 or more, got {value}")
-    return value if type(value) is int else positive(name, value)
-
-
 def flag(name: str, value: bool) -> bool:
-    """Yes or no, and nothing that merely counts as one of them."""
+    """Returns `value` if it is a bool, else raises; truthy values are not accepted."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return value
 
 
-def real(name: str, value: float) -> float:
-    """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}")
-    return float(value)
-
-
-def rate(name: str, value: float) -> float:
-    """A probability below one."""
-    if not 0 <= real(name, value) < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
-    return float(value)
-
-
-def choice(name: str, value: Any, allowed: Sequence[str], otherwise: str = "") -> str:
-    """One of a few words."""
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """Returns `value` if it is one of the allowed strings, else raises."""
     if value not in allowed:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}{otherwise}, got {value!r}")
+        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
     return str(value)
 
 
 def shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) -> None:
-    """A tensor of exactly this shape; `meaning` says in words what its dimensions are."""
+    """Raises unless a tensor has exactly the expected shape. `meaning` names its dimensions for the error."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor of shape {meaning}, got {type(tensor).__name__}")
     if tensor.shape != expected:
         raise ValueError(f"{name} must have shape {expected} = {meaning}, got {tuple(tensor.shape)}")
+
+
+def like_weights(name: str, tensor: Tensor, weight: Tensor) -> None:
+    """Raises unless a tensor is on the device of the weights and has their dtype, or one that autocast accepts."""
+    if tensor.device != weight.device:
+        raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them by .to()")
+    if tensor.dtype == weight.dtype and tensor.dtype == torch.float32:
+        return  # valid with and without autocast
+    allowed = [weight.dtype]
+    if autocast_dtype(tensor.device.type) is not None:
+        allowed = [torch.float32, torch.bfloat16, torch.float16]
+    if tensor.dtype not in allowed:
+        wanted = (
+            f"{weight.dtype} as the weights are" if len(allowed) == 1 else "a 32-bit or 16-bit float under autocast"
+        )
+        raise TypeError(f"{name} must be {wanted}, got {tensor.dtype}")
+
+
+def input_of(cell: Any, input: Tensor, ranks: Mapping[int, str]) -> None:
+    """Raises unless an input has one of the given ranks, `input_size` features, and the weights' dtype and device."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"input must be a tensor, got {type(input).__name__}")
+    if input.dim() not in ranks:
+        raise ValueError(f"input must be {' or '.join(ranks.values())}, got shape {tuple(input.shape)}")
+    if input.shape[-1] != cell.input_size:
+        raise ValueError(f"input must have input_size={cell.input_size} features, got {input.shape[-1]}")
+    like_weights("input", input, cell.some_weight())
+
+
+def state_of(cell: Any, state: Any, expected: tuple[int, ...], meaning: str) -> State:
+    """Returns the user's state as a tuple with one tensor per name in `state_names`, after checking their shapes."""
+    names = cell.state_names
+    if len(names) == 1:
+        if not isinstance(state, Tensor):
+            pair = (
+                f": {cell.built_as.__name__} has one state h, not a pair (h, c)"
+                if isinstance(state, tuple | list)
+                else ""
+            )
+            raise TypeError(f"state must be a tensor, got {type(state).__name__}{pair}")
+        parts: State = (state,)
+    else:
+        listed = f"({', '.join(names)})"
+        if not isinstance(state, tuple | list):
+            raise TypeError(f"state must be a tuple {listed} of tensors, got {type(state).__name__}")
+        if len(state) != len(names):
+            raise ValueError(f"state must be a tuple {listed}, got {len(state)} values")
+        parts = tuple(state)
+    weight = cell.some_weight()
+    for name, part in zip(names, parts, strict=True):
+        shape(f"state {name}", part, expected, meaning)
+        like_weights(f"state {name}", part, weight)
+    return parts
+
+
+def one_state(state: Any, hx: Any) -> Any:
+    """Returns the state given as `state` or as `hx`; raises if both were given."""
+    if hx is None:
+        return state
+    if state is not None:
+        raise TypeError("state and hx are the same argument (hx is torch's name for it): give one of them")
+    return hx
+
+
+def refuse_torchs_weight(module: Any, name: str, where: str) -> None:
+    """Raises if torch's layers have a weight of this name, which ours have not."""
+    if name.startswith(("weight_", "bias_")) or name in ("all_weights", "_all_weights"):
+        raise AttributeError(
+            f"{type(module).__name__} has no {name}: its weights are in {where}, in named_parameters()"
+        )

@@ -1,4 +1,4 @@
-"""What converting from and to torch's own recurrent layers has in common."""
+"""Helpers for converting layers from and to torch.nn."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +10,14 @@ from rru.nn.layer import Layer
 
 
 def arguments(module: Any, expected: type) -> dict[str, Any]:
-    """The constructor arguments that torch's layers and ours share, from a module that must be of the expected type."""
+    """Returns the constructor arguments shared by torch's layers and ours; raises unless `module` is an `expected`."""
     if not issubclass(type(module), expected):
-        raise TypeError(f"only a {expected.__module__}.{expected.__name__} converts, got {type(module).__name__}")
+        raise TypeError(f"module must be a {expected.__module__}.{expected.__name__}, got {type(module).__name__}")
     rates = [cell.dropout for cell in module.cells] if isinstance(module, Layer) else [module.dropout]
     if max(rates) > 0:
         raise ValueError(
             f"dropout must be 0 to convert, got {max(rates)}: torch drops outputs between layers, rru the "
-            "candidate inside each step, and neither can stand for the other; set module.dropout = 0 first"
+            "candidate inside each step, so they are not equivalent; set module.dropout = 0 first"
         )
     if getattr(module, "proj_size", 0):
         raise ValueError(f"proj_size must be 0 to convert, got {module.proj_size}: rru's LSTM has no projection")
@@ -27,18 +27,18 @@ def arguments(module: Any, expected: type) -> dict[str, Any]:
 
 
 def copy(source: Tensor, target: Tensor) -> None:
-    """Copies values, and whether they are to be learned."""
+    """Copies the values and `requires_grad`."""
     target.copy_(source)
     target.requires_grad_(source.requires_grad)
 
 
 def weights(module: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """weight_ih, weight_hh, bias_ih, bias_hh for each layer and direction of a torch layer, in our cells' order."""
+    """Yields weight_ih, weight_hh, bias_ih, bias_hh of each layer and direction, in the order of our `cells`."""
     for layer in range(module.num_layers):
         for suffix in ("", "_reverse")[: 1 + module.bidirectional]:
             weight_ih, weight_hh = (getattr(module, f"weight_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))
             if module.bias:
                 bias_ih, bias_hh = (getattr(module, f"bias_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))
             else:
-                bias_ih = bias_hh = torch.zeros_like(weight_ih[:, 0], requires_grad=False)  # ours is there, but frozen
+                bias_ih = bias_hh = torch.zeros_like(weight_ih[:, 0], requires_grad=False)  # ours is zero and frozen
             yield weight_ih, weight_hh, bias_ih, bias_hh

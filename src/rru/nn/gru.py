@@ -1,14 +1,15 @@
-"""The GRU as the paper compares it: reset before the candidate's product, recurrent dropout on the candidate."""
+"""The GRU as in the paper's comparison: the reset gate acts before the matrix product, dropout on the candidate."""
 
-from typing import Self, Unpack
+from typing import Annotated, Self, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rru.nn import checks, convert
-from rru.nn.cell import Cell, glorot
-from rru.nn.layer import Layer, LayerOptions
+from rru.nn import convert
+from rru.nn.cell import Cell, CellOptions, glorot
+from rru.nn.layer import Layer
+from rru.nn.options import Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -18,10 +19,8 @@ class GRUCell(Cell):
 
     ```python
     cell = rru.GRUCell(10, 20)
-    output, state = cell(torch.randn(3, 10))  # (3, 20), (3, 20); they are the same
+    output, state = cell(torch.randn(3, 10))  # (3, 20), (3, 20); the output is the state
     ```
-
-    **Arguments:** as for `rru.GRU`.
     """
 
     kernel = "gru"
@@ -29,23 +28,25 @@ class GRUCell(Cell):
     weight_x: Tensor  # (3n, m), rows in torch's order: reset gate, update gate, candidate
     weight_h: Tensor  # (3n, n)
     bias: Tensor  # (3n,)
-    bias_h: Tensor  # (n,), inside the reset product; only with `reset_after`
+    bias_h: Tensor  # (n,), multiplied by the reset gate; only with `reset_after`
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
         *,
-        reset_after: bool = False,
-        dropout: float = 0.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        reset_after: Annotated[
+            bool,
+            Option("whether the reset gate acts after the candidate's product with the state, as in `torch.nn.GRU`"),
+        ] = False,
+        **common: Unpack[CellOptions],
     ) -> None:
-        super().__init__(input_size, hidden_size, dropout=dropout)
-        self.reset_after = checks.flag("reset_after", reset_after)
+        super().__init__(input_size, hidden_size, reset_after=reset_after, **common)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         m, n = self.input_size, self.hidden_size
-        shapes: dict[str, tuple[int, ...]] = {"weight_x": (3 * n, m), "weight_h": (3 * n, n), "bias": (3 * n,)}
-        self.allocate(shapes | ({"bias_h": (n,)} if reset_after else {}), device, dtype)
+        shapes = {"weight_x": (3 * n, m), "weight_h": (3 * n, n), "bias": (3 * n,)}
+        return shapes | ({"bias_h": (n,)} if self.reset_after else {})
 
     def project(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight_x, self.bias)  # (..., 3n)
@@ -84,37 +85,24 @@ class GRU(Layer):
     layer = rru.GRU(10, 20, num_layers=2, dropout=0.3)
     output, state = layer(torch.randn(7, 3, 10))  # (7, 3, 20), (2, 3, 20)
     ```
-
-    **Arguments:** `input_size`, `hidden_size`, `num_layers`, `batch_first`, `bidirectional`, `backend`, `device` and
-    `dtype` as for `rru.RRU`, and
-
-    - `reset_after`: apply the reset gate after the candidate's product with the state, as `torch.nn.GRU` does, instead
-      of to the state before it.
-    - `dropout`: the share of the candidate's features that is dropped, anew at every step, while training.
     """
 
     cell_class = GRUCell
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        reset_after: bool = False,
-        **common: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, reset_after=reset_after, **common)
-
     @classmethod
     @torch.no_grad()
     def from_torch(cls, module: nn.GRU) -> Self:
-        """A layer, with `reset_after`, that computes what `module` computes."""
+        """Returns a layer with `reset_after=True` that computes the same as `module`."""
         layer = cls(reset_after=True, **convert.arguments(module, nn.GRU))
         candidate = slice(2 * layer.hidden_size, None)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
             convert.copy(weight_ih, cell.weight_x)
             convert.copy(weight_hh, cell.weight_h)
+            if bias_hh.requires_grad and not bias_ih.requires_grad:
+                raise ValueError(
+                    "bias_ih must be learned where bias_hh is, to convert, got a frozen bias_ih: "
+                    "rru's GRU has one bias for the sum of both gate biases and for the candidate's bias_ih"
+                )
             convert.copy(bias_ih, cell.bias)
             cell.bias[: 2 * layer.hidden_size] += bias_hh[: 2 * layer.hidden_size]
             convert.copy(bias_hh[candidate], cell.bias_h)
@@ -122,7 +110,7 @@ class GRU(Layer):
 
     @torch.no_grad()
     def to_torch(self) -> nn.GRU:
-        """A `torch.nn.GRU` that computes what this layer computes; needs `reset_after`."""
+        """Returns a `torch.nn.GRU` that computes the same as this layer, which must have `reset_after=True`."""
         if not all(cell.reset_after for cell in self.cells):
             raise ValueError("reset_after must be True to convert: torch.nn.GRU resets after the product, got False")
         module = nn.GRU(**convert.arguments(self, type(self)))

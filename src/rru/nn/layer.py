@@ -1,6 +1,7 @@
-"""A cell over time, stacked, in one direction or both, called as `torch.nn.LSTM` is."""
+"""The base class of all layers: runs cells over sequences, with the call signature of `torch.nn.LSTM`."""
 
-from typing import Any, ClassVar, TypedDict, overload
+import inspect
+from typing import Annotated, Any, ClassVar, NoReturn, overload
 
 import torch
 from torch import Tensor, nn
@@ -9,57 +10,67 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from rru import scan
 from rru.nn import checks
 from rru.nn.cell import Cell, PublicState
+from rru.nn.options import Option, declared, parameters_of
+from rru.nn.pairs import refuse_pair
+from rru.nn.signatures import describe, refuse_unknown
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
 
 
-class LayerOptions(TypedDict, total=False):
-    """The keyword arguments of every layer, whatever its cell; what they mean: see `rru.RRU`."""
-
-    dropout: float
-    batch_first: bool
-    bidirectional: bool
-    backend: str
-    device: torch.device | str | None
-    dtype: torch.dtype | None
-
-
 class Layer(nn.Module):
-    """What every recurrent layer shares. A layer of one's own is a subclass that names its `cell_class`.
+    """Base class of recurrent layers. To make your own, subclass it and set `cell_class`.
 
-    **Arguments:** those of `rru.RRU` that are common to all layers; `options` are the cells' own.
+    The layer takes the arguments below and those of the cell's constructor.
     """
 
     cell_class: ClassVar[type[Cell]]
+    refuses_pairs: ClassVar[bool] = False  # whether `output, (h, c) = layer(x)` is an error
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
-        num_layers: int = 1,
+        num_layers: Annotated[
+            int, Option("number of stacked layers; each reads the outputs of the previous one", at_least=1)
+        ] = 1,
         *,
-        dropout: float = 0.0,
-        batch_first: bool = False,
-        bidirectional: bool = False,
-        backend: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        batch_first: Annotated[bool, Option("inputs and outputs are (B, T, ...) instead of (T, B, ...)")] = False,
+        bidirectional: Annotated[
+            bool, Option("also run over each sequence from its end; the outputs are concatenated")
+        ] = False,
+        backend: Annotated[
+            str,
+            Option(
+                "what runs the recurrence: 'auto', 'reference' (plain PyTorch), 'native' (C++, on CPUs) or 'fused' "
+                "(few kernels, for GPUs)"
+            ),
+        ] = "auto",
         **options: Any,
     ) -> None:
         super().__init__()
         scan.check_backend(backend)
+        refuse_unknown(type(self), options, inspect.signature(type(self)).parameters)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = checks.positive("num_layers", num_layers)
         self.batch_first = checks.flag("batch_first", batch_first)
         self.bidirectional = checks.flag("bidirectional", bidirectional)
         self.backend = backend
-        self.cells: Any = nn.ModuleList()  # one `cell_class` for each layer and direction, in the order of the states
-        options |= {"dropout": dropout, "device": device, "dtype": dtype}
+        self.cells: Any = nn.ModuleList()  # a `cell_class` per layer and direction, in the order of the states
         for _ in range(num_layers):
             for _ in range(self.num_directions):
                 self.cells.append(self.cell_class(input_size, hidden_size, **options))
             input_size = self.num_directions * self.output_size
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if hasattr(cls, "cell_class") and cls.__init__ is Layer.__init__:
+            own, of_cell = parameters_of(Layer), parameters_of(cls.cell_class)
+            last = [of_cell.pop(name) for name in ("device", "dtype") if name in of_cell]
+            first = [own.pop(name) for name in ("input_size", "hidden_size", "num_layers")]
+            cell_options = [one for name, one in of_cell.items() if name not in ("input_size", "hidden_size")]
+            known = cls.cell_class.arguments | declared(Layer, leave_out=("input_size", "hidden_size"))
+            describe(cls, [*first, *cell_options, *own.values(), *last], known)
 
     @property
     def num_directions(self) -> int:
@@ -67,52 +78,71 @@ class Layer(nn.Module):
 
     @property
     def output_size(self) -> int:
-        """Features of an output step in one direction."""
-        return self._first.output_size
+        """The number of features per output step and direction."""
+        size: int = self._first.output_size
+        return size
 
     @property
     def dropout(self) -> float:
-        """The share dropout drops while training; may be set at any time."""
+        """The dropout rate during training; can be changed at any time."""
         return self._first.dropout
 
     @dropout.setter
     def dropout(self, rate: float) -> None:
-        checks.rate("dropout", rate)
         for cell in self.cells:
             cell.dropout = rate
 
     @overload
     def forward(
-        self, input: Tensor, state: PublicState | None = None, *, lengths: Tensor | None = None
+        self,
+        input: Tensor,
+        state: PublicState | None = None,
+        *,
+        lengths: Tensor | None = None,
+        hx: PublicState | None = None,
     ) -> tuple[Tensor, Any]: ...
 
     @overload
     def forward(
-        self, input: PackedSequence, state: PublicState | None = None, *, lengths: None = None
+        self,
+        input: PackedSequence,
+        state: PublicState | None = None,
+        *,
+        lengths: None = None,
+        hx: PublicState | None = None,
     ) -> tuple[PackedSequence, Any]: ...
 
     def forward(
-        self, input: Tensor | PackedSequence, state: PublicState | None = None, *, lengths: Tensor | None = None
+        self,
+        input: Tensor | PackedSequence,
+        state: PublicState | None = None,
+        *,
+        lengths: Tensor | None = None,
+        hx: PublicState | None = None,
     ) -> tuple[Tensor | PackedSequence, Any]:
         """Runs over whole sequences.
 
         **Arguments:**
 
         - `input`: (T, B, m), or (B, T, m) with `batch_first`; (T, m) for a single sequence; or a PackedSequence.
-        - `state`: the states to start from, (layers * directions, B, n), without B for a single sequence; for the
-          LSTMs a pair (h, c) of these. Default: every cell's own initial state.
-        - `lengths`: (B,), how many steps of each sequence count. What the input holds after them does not matter.
+        - `state`: the initial states, (layers * directions, B, n), without B for a single sequence; for the LSTMs a
+          pair (h, c) of these. Default: the initial state of each cell.
+        - `lengths`: (B,), the number of valid steps of each sequence. Inputs after them are ignored.
+        - `hx`: torch's name for `state`.
 
-        **Returns:** the outputs of the last layer, in the form of `input`, with directions * p features and zeros
-        after each sequence's end; and every cell's state at each sequence's end, in the form of `state`.
+        **Returns:** the outputs of the last layer, laid out like `input`, with directions * p features and zeros
+        after the end of each sequence; and the final state of every cell, shaped like `state`.
         """
+        if self.refuses_pairs and not torch.compiler.is_compiling():
+            refuse_pair(type(self).__name__)
+        state = checks.one_state(state, hx)
         if isinstance(input, PackedSequence):
             if lengths is not None:
                 raise ValueError("lengths must not be given with a PackedSequence, which has its own")
             return self._forward_packed(input, state)
         first = self._first
         batched = "(batch, steps, input_size)" if self.batch_first else "(steps, batch, input_size)"
-        first.check_input(input, ranks={2: "(steps, input_size)", 3: batched})
+        checks.input_of(first, input, ranks={2: "(steps, input_size)", 3: batched})
         if input.dim() == 3:
             x = input.transpose(0, 1) if self.batch_first else input  # (T, B, m)
             outputs, last = self._run(x, state, lengths)
@@ -121,10 +151,12 @@ class Layer(nn.Module):
         return outputs.squeeze(1), first.public_state(tuple(part.squeeze(1) for part in last))
 
     def _forward_packed(self, input: PackedSequence, state: PublicState | None) -> tuple[PackedSequence, Any]:
-        x, lengths = pad_packed_sequence(input)  # (T, B, m), (B,), both in the order before packing
-        self._first.check_input(x, ranks={3: "packed from steps of (input_size,)"})
+        if scan.onnx.is_exporting():
+            raise RuntimeError("torch.onnx.export cannot export a PackedSequence: give the padded input and lengths=")
+        x, lengths = pad_packed_sequence(input)  # (T, B, m), (B,), in the original order of sequences
+        checks.input_of(self._first, x, ranks={3: "packed from steps of (input_size,)"})
         outputs, last = self._run(x, state, lengths)
-        if input.sorted_indices is not None:  # pack as the input was packed, so that data matches data row by row
+        if input.sorted_indices is not None:  # pack in the input's order, so that rows of `data` correspond
             outputs, lengths = outputs[:, input.sorted_indices], lengths[input.sorted_indices.cpu()]
         packed = pack_padded_sequence(outputs, lengths)
         packed = PackedSequence(packed.data, packed.batch_sizes, input.sorted_indices, input.unsorted_indices)
@@ -133,7 +165,10 @@ class Layer(nn.Module):
     def _run(
         self, x: Tensor, state: PublicState | None, lengths: Tensor | None, batched: bool = True
     ) -> tuple[Tensor, State]:
-        """All layers and directions over x (T, B, m): outputs (T, B, directions * p) and states (cells, B, n)."""
+        """Runs all layers and directions over x (T, B, m).
+
+        **Returns:** outputs (T, B, directions * p) and final states, (cells, B, n) each.
+        """
         steps, batch = x.shape[:2]
         if steps == 0:
             raise ValueError("input must have at least one step, got 0")
@@ -145,7 +180,7 @@ class Layer(nn.Module):
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
                 cell: Cell = self.cells[index]
-                cell.run_pre_hooks(x, before[index])
+                _run_pre_hooks(cell, x, before[index])
                 output, last = scan.run(
                     cell,
                     x,
@@ -158,32 +193,47 @@ class Layer(nn.Module):
                 outputs.append(output)
                 after.append(last)
             x = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]
+        if len(after) == 1:
+            return x, tuple([part.unsqueeze(0) for part in after[0]])  # faster than a copy
         return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
 
     def initial_state(self, batch: int) -> PublicState:
-        """The state that sequences start from where none is given, in the form of `forward`'s: (cells, B, n) each."""
+        """Returns the default initial state, in the form that `forward` takes: (cells, B, n) each."""
         parts = zip(*(cell.initial_state(batch) for cell in self.cells), strict=True)
         return self._first.public_state(tuple(torch.stack(part) for part in parts))
 
+    def stepper(self) -> scan.Stepper:
+        """Returns a `rru.scan.Stepper`, the fastest way to run this layer step by step without gradients."""
+        if self.bidirectional:
+            raise ValueError("bidirectional must be False to run step by step: a step cannot see later inputs")
+        return scan.Stepper(self.cells)
+
     def _states_before(self, state: PublicState | None, batch: int, batched: bool) -> list[State]:
-        """The state each cell starts from."""
+        """Returns the initial state of each cell."""
         if state is None:
             return [cell.initial_state(batch) for cell in self.cells]
-        count, n = len(self.cells), self.hidden_size
+        first, count, n = self._first, len(self.cells), self.hidden_size
         if batched:
-            parts = self._first.checked_state(state, (count, batch, n), "(num_layers * directions, batch, hidden_size)")
+            parts = checks.state_of(first, state, (count, batch, n), "(num_layers * directions, batch, hidden_size)")
         else:
-            parts = self._first.checked_state(state, (count, n), "(num_layers * directions, hidden_size)")
+            parts = checks.state_of(first, state, (count, n), "(num_layers * directions, hidden_size)")
             parts = tuple(part.unsqueeze(1) for part in parts)
         return list(zip(*parts, strict=True))
 
     def reset_parameters(self) -> None:
-        """Gives all weights new initial values, from torch's generator."""
+        """Initializes all weights, using torch's random number generator."""
         for cell in self.cells:
             cell.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Does nothing: here so that code written for `torch.nn.LSTM` runs unchanged."""
+        """Does nothing. Exists so that code written for `torch.nn.LSTM` runs unchanged."""
+
+    def __getattr__(self, name: str) -> Any:
+        checks.refuse_torchs_weight(self, name, ".cells")
+        return super().__getattr__(name)
+
+    def __prepare_scriptable__(self) -> NoReturn:  # called by torch.jit.script
+        raise RuntimeError("torch.jit.script cannot compile rru layers: use torch.export or torch.compile")
 
     def extra_repr(self) -> str:
         shown = ("num_layers", "batch_first", "bidirectional", "backend")
@@ -195,6 +245,13 @@ class Layer(nn.Module):
         return cell
 
 
+def _run_pre_hooks(cell: Cell, *arguments: Any) -> None:
+    """Runs a cell's forward pre-hooks. Pruning needs them, and a layer never calls its cells as modules."""
+    for key, hook in cell._forward_pre_hooks.items():
+        keywords: tuple[Any, ...] = ({},) if key in cell._forward_pre_hooks_with_kwargs else ()
+        hook(cell, arguments, *keywords)
+
+
 def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: torch.device) -> Tensor | None:
     if lengths is None:
         return None
@@ -204,7 +261,7 @@ def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: tor
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")
     lengths = lengths.to(torch.int64)
     if lengths.dim() == 0 and batch == 1:
-        lengths = lengths.reshape(1)  # a single sequence's
+        lengths = lengths.reshape(1)  # the length of a single sequence
     checks.shape("lengths", lengths, (batch,), "(batch,)")
     if not torch.compiler.is_compiling() and _has_values(lengths):
         check_lengths(lengths, steps)
@@ -212,5 +269,5 @@ def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: tor
 
 
 def _has_values(tensor: Tensor) -> bool:
-    """Whether the numbers in a tensor can be looked at: not if it is on meta, or stands for many under vmap."""
-    return type(tensor) is Tensor and not tensor.is_meta and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    """Returns whether the values of a tensor can be read without waiting for a device, and not inside torch.func."""
+    return type(tensor) is Tensor and tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

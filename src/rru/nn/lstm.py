@@ -1,14 +1,15 @@
-"""The LSTM as the paper compares it: a constant forget bias, recurrent dropout on the candidate."""
+"""The LSTM as in the paper's comparison: a constant forget bias, and recurrent dropout on the candidate."""
 
-from typing import Self, Unpack
+from typing import Annotated, Self, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rru.nn import checks, convert
-from rru.nn.cell import Cell, glorot
-from rru.nn.layer import Layer, LayerOptions
+from rru.nn import convert
+from rru.nn.cell import Cell, CellOptions, glorot
+from rru.nn.layer import Layer
+from rru.nn.options import Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -20,8 +21,6 @@ class LSTMCell(Cell):
     cell = rru.LSTMCell(10, 20)
     output, (h, c) = cell(torch.randn(3, 10))  # (3, 20), ((3, 20), (3, 20)); output is h
     ```
-
-    **Arguments:** as for `rru.LSTM`.
     """
 
     state_names = ("h", "c")
@@ -36,15 +35,14 @@ class LSTMCell(Cell):
         input_size: int,
         hidden_size: int,
         *,
-        forget_bias: float = 1.0,
-        dropout: float = 0.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        forget_bias: Annotated[float, Option("a constant added to the forget gate", search=(-3.0, 3.0))] = 1.0,
+        **common: Unpack[CellOptions],
     ) -> None:
-        super().__init__(input_size, hidden_size, dropout=dropout)
-        self.forget_bias = checks.real("forget_bias", forget_bias)
+        super().__init__(input_size, hidden_size, forget_bias=forget_bias, **common)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         m, n = self.input_size, self.hidden_size
-        self.allocate({"weight_x": (4 * n, m), "weight_h": (4 * n, n), "bias": (4 * n,)}, device, dtype)
+        return {"weight_x": (4 * n, m), "weight_h": (4 * n, n), "bias": (4 * n,)}
 
     def project(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight_x, self.bias)  # (..., 4n)
@@ -71,42 +69,26 @@ class LSTM(Layer):
     layer = rru.LSTM(10, 20, num_layers=2, dropout=0.3)
     output, (h, c) = layer(torch.randn(7, 3, 10))  # (7, 3, 20), ((2, 3, 20), (2, 3, 20))
     ```
-
-    **Arguments:** `input_size`, `hidden_size`, `num_layers`, `batch_first`, `bidirectional`, `backend`, `device` and
-    `dtype` as for `rru.RRU`, and
-
-    - `forget_bias`: a constant added to the forget gate; not a parameter.
-    - `dropout`: the share of the candidate's features that is dropped, anew at every step, while training.
     """
 
     cell_class = LSTMCell
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        forget_bias: float = 1.0,
-        **common: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, forget_bias=forget_bias, **common)
-
     @classmethod
     @torch.no_grad()
     def from_torch(cls, module: nn.LSTM) -> Self:
-        """A layer that computes what `module` computes; its forget bias is in `bias`, the constant is zero."""
+        """Returns a layer that computes the same as `module`. It has `forget_bias=0`; any offset is in `bias`."""
         layer = cls(forget_bias=0.0, **convert.arguments(module, nn.LSTM))
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
             convert.copy(weight_ih, cell.weight_x)
             convert.copy(weight_hh, cell.weight_h)
             convert.copy(bias_ih, cell.bias)
             cell.bias += bias_hh
+            cell.bias.requires_grad_(bias_ih.requires_grad or bias_hh.requires_grad)
         return layer.train(module.training)
 
     @torch.no_grad()
     def to_torch(self) -> nn.LSTM:
-        """A `torch.nn.LSTM` that computes what this layer computes."""
+        """Returns a `torch.nn.LSTM` that computes the same as this layer."""
         module = nn.LSTM(**convert.arguments(self, type(self)))
         forget = slice(self.hidden_size, 2 * self.hidden_size)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(self.cells, convert.weights(module), strict=True):

@@ -1,14 +1,14 @@
-"""The Mogrifier LSTM as the paper compares it: low-rank gatings, a capped input gate, dropout on the candidate."""
+"""The Mogrifier LSTM as in the paper's comparison: low-rank gating, a capped input gate, dropout on the candidate."""
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rru.nn import checks
-from rru.nn.cell import Cell, glorot
-from rru.nn.layer import Layer, LayerOptions
+from rru.nn.cell import Cell, CellOptions, glorot
+from rru.nn.layer import Layer
+from rru.nn.options import Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -20,8 +20,6 @@ class MogrifierLSTMCell(Cell):
     cell = rru.MogrifierLSTMCell(10, 20, rounds=5, rank=8)
     output, (h, c) = cell(torch.randn(3, 10))  # (3, 20), ((3, 20), (3, 20)); output is h
     ```
-
-    **Arguments:** as for `rru.MogrifierLSTM`.
     """
 
     state_names = ("h", "c")
@@ -30,36 +28,39 @@ class MogrifierLSTMCell(Cell):
     weight_x: Tensor  # (4n, m), rows: input gate, forget gate, candidate, output gate
     weight_h: Tensor  # (4n, n)
     bias: Tensor  # (4n,)
-    # and for each round i, with s -> t being n -> m in even rounds, m -> n in odd ones:
-    # weight_a{i} (rank, s), weight_b{i} (t, rank), or weight_m{i} (t, s) where the rank is 0; bias_m{i} (t,)
+    # Each round i maps a source of size s to a target of size t: n -> m if i is even, m -> n if i is odd. It has
+    # weight_a{i} (rank, s) and weight_b{i} (t, rank), or weight_m{i} (t, s) if the rank is 0; and bias_m{i} (t,).
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
         *,
-        rounds: int = 5,
-        rank: int = 0,
-        dropout: float = 0.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        rounds: Annotated[
+            int,
+            Option("how often input and state gate each other; even rounds gate the input", at_least=0, search=(5, 6)),
+        ] = 5,
+        rank: Annotated[
+            int, Option("rank of each gating's matrix, 0 for a full matrix", at_least=0, search=(40, 90))
+        ] = 0,
+        **common: Unpack[CellOptions],
     ) -> None:
-        super().__init__(input_size, hidden_size, dropout=dropout)
-        self.rounds = checks.non_negative("rounds", rounds)
-        self.rank = checks.non_negative("rank", rank)
-        m, n = self.input_size, self.hidden_size
+        super().__init__(input_size, hidden_size, rounds=rounds, rank=rank, **common)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        m, n, rank = self.input_size, self.hidden_size, self.rank
         shapes: dict[str, tuple[int, ...]] = {"weight_x": (4 * n, m), "weight_h": (4 * n, n), "bias": (4 * n,)}
-        for i in range(rounds):
+        for i in range(self.rounds):
             source, target = (n, m) if i % 2 == 0 else (m, n)
             if rank == 0:
                 shapes[f"weight_m{i}"] = (target, source)
             else:
                 shapes |= {f"weight_a{i}": (rank, source), f"weight_b{i}": (target, rank)}
             shapes[f"bias_m{i}"] = (target,)
-        self.allocate(shapes, device, dtype)
+        return shapes
 
     def project(self, x: Tensor) -> Tensor:
-        return x  # the state gates the input first, so there is nothing to do without it
+        return x  # the state gates the input first, so nothing can be computed without it
 
     def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
         x, (h, c) = projected, state  # (B, m), (B, n) each
@@ -77,7 +78,7 @@ class MogrifierLSTMCell(Cell):
         return h, (h, c)
 
     def _gate(self, index: int, source: Tensor) -> Tensor:
-        """What a round multiplies by: from (B, n) to (B, m) in even rounds, from (B, m) to (B, n) in odd ones."""
+        """Returns the factor of a round: (B, m) from h (B, n) in even rounds, (B, n) from x (B, m) in odd rounds."""
         bias = getattr(self, f"bias_m{index}")
         if self.rank == 0:
             return 2 * torch.sigmoid(F.linear(source, getattr(self, f"weight_m{index}"), bias))
@@ -102,25 +103,6 @@ class MogrifierLSTM(Layer):
     layer = rru.MogrifierLSTM(10, 20, rounds=5, rank=8)
     output, (h, c) = layer(torch.randn(7, 3, 10))  # (7, 3, 20), ((1, 3, 20), (1, 3, 20))
     ```
-
-    **Arguments:** `input_size`, `hidden_size`, `num_layers`, `batch_first`, `bidirectional`, `backend`, `device` and
-    `dtype` as for `rru.RRU`, and
-
-    - `rounds`: how often input and state gate each other before a step; even rounds, from 0, gate the input.
-    - `rank`: the rank of each gating's matrix, stored as a product of two; 0 for one full matrix.
-    - `dropout`: the share of the candidate's features that is dropped, anew at every step, while training.
     """
 
     cell_class = MogrifierLSTMCell
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        rounds: int = 5,
-        rank: int = 0,
-        **common: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, rounds=rounds, rank=rank, **common)

@@ -1,11 +1,11 @@
-"""The cells by name. Registering one is all it takes for it to be sized, compiled, exported and compared."""
+"""Registry of cells by name. A registered cell can be sized, compiled, exported and compared with others."""
 
-import difflib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rru.nn.layer import Layer
 from rru.scan import operator
+from rru.suggestions import known_names
 
 L = TypeVar("L", bound=type[Layer])
 
@@ -13,7 +13,7 @@ _layers: dict[str, type[Layer]] = {}
 
 
 def register_cell(name: str) -> Callable[[L], L]:
-    """Makes a layer class, and the cell class it names, known under `name`; a class decorator.
+    """Class decorator that registers a layer class and its `cell_class` under `name`.
 
     ```python
     @rru.register_cell("mine")
@@ -30,7 +30,7 @@ def register_cell(name: str) -> Callable[[L], L]:
         if not (isinstance(layer, type) and issubclass(layer, Layer) and cell is not None):
             raise TypeError(f"{layer!r} must be a subclass of rru.Layer that names its cell_class")
         if vars(cell).get("name", name) not in (name, None):
-            raise ValueError(f"{cell.__name__} is registered as {cell.name!r} already; derive a cell class of your own")
+            raise ValueError(f"{cell.__name__} is already registered as {cell.name!r}; derive your own class from it")
         known = _layers.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (layer.__module__, layer.__qualname__):
             raise ValueError(f"cell name {name!r} is taken by {known.__module__}.{known.__qualname__}")
@@ -43,15 +43,12 @@ def register_cell(name: str) -> Callable[[L], L]:
 
 
 def cell_names() -> tuple[str, ...]:
-    """The names of all registered cells, in the order they were registered."""
+    """Returns the names of all registered cells, in the order of registration."""
     return tuple(_layers)
 
 
 def layer_class(name: str) -> type[Layer]:
-    """The layer class registered under `name`."""
+    """Returns the layer class registered under `name`; raises ValueError if there is none."""
     if name not in _layers:
-        name = str(name)
-        close = difflib.get_close_matches(name, _layers, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"no cell is named {name!r}; {hint}Known: {', '.join(_layers)}")
+        raise ValueError(f"unknown cell {str(name)!r}; {known_names(str(name), _layers)}")
     return _layers[name]

@@ -1,15 +1,15 @@
 """The Residual Recurrent Unit: Eq. 1-6 of "Gates Are Not What You Need in RNNs"."""
 
 import math
-from typing import Any
+from typing import Annotated, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rru.nn import checks
-from rru.nn.cell import Cell, glorot
+from rru.nn.cell import Cell, CellOptions, glorot
 from rru.nn.layer import Layer
+from rru.nn.options import Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -21,8 +21,6 @@ class RRUCell(Cell):
     cell = rru.RRUCell(10, 20, output_size=5)
     output, state = cell(torch.randn(3, 10))  # (3, 5), (3, 20)
     ```
-
-    **Arguments:** as for `rru.RRU`.
 
     **Shapes:** m = `input_size`, n = `hidden_size`, p = `output_size`, g = `expanded_size` = round(q (m + n)).
     """
@@ -36,47 +34,72 @@ class RRUCell(Cell):
     bias_c: Tensor  # b^c (n,)
     weight_o: Tensor  # W^o (p, g)
     bias_o: Tensor  # b^o (p,)
-    S: Tensor  # (n,), stored divided by 10; missing where the residual is unscaled
-    Z: Tensor  # (n,), or (1,) where it is a scalar
+    S: Tensor  # (n,), stored divided by 10; absent with residual="unscaled"
+    Z: Tensor  # (n,), or (1,) with rezero="scalar"
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
-        output_size: int | None = None,
         *,
-        expansion: float = 2.0,
-        relu_layers: int = 1,
-        dropout: float = 0.0,
-        normalize: bool = True,
-        rezero: str = "vector",
-        residual: str | float = "learned",
-        activate_outputs: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        output_size: Annotated[
+            int | None, Option("p, features of an output step; None for hidden_size", at_least=1)
+        ] = None,
+        expansion: Annotated[
+            float, Option("q; a step's middle layer has g = round(q (m + n)) units", above=0, search=(0.1, 8.0))
+        ] = 2.0,
+        relu_layers: Annotated[int, Option("linear maps with ReLU in a step, Eq. 1 being the first", at_least=1)] = 1,
+        normalize: Annotated[bool, Option("whether Eq. 1 applies Normalize")] = True,
+        rezero: Annotated[
+            str,
+            Option("Z in Eq. 5: a 'vector', one factor for each feature, or a 'scalar'", choices=("vector", "scalar")),
+        ] = "vector",
+        residual: Annotated[
+            str | float,
+            Option(
+                "sigmoid(S) in Eq. 5: 'learned' from random initial values, learned from this initial value, or "
+                "'unscaled', that is, 1",
+                above=0,
+                below=1,
+                choices=("learned", "unscaled"),
+            ),
+        ] = "learned",
+        activate_outputs: Annotated[bool, Option("ReLU over c and o (Eq. 4 and 6)")] = False,
+        **common: Unpack[CellOptions],
     ) -> None:
-        super().__init__(input_size, hidden_size, output_size, dropout=dropout)
-        self.expansion = checks.real("expansion", expansion)
-        self.relu_layers = checks.positive("relu_layers", relu_layers)
-        self.normalize = checks.flag("normalize", normalize)
-        self.rezero = checks.choice("rezero", rezero, ("vector", "scalar"))
-        self.residual = _check_residual(residual)
-        self.activate_outputs = checks.flag("activate_outputs", activate_outputs)
-        m, n, p = self.input_size, self.hidden_size, self.output_size
-        g = self.expanded_size = round(expansion * (m + n))
+        super().__init__(
+            input_size,
+            hidden_size,
+            output_size=hidden_size if output_size is None else output_size,
+            expansion=expansion,
+            relu_layers=relu_layers,
+            normalize=normalize,
+            rezero=rezero,
+            residual=residual,
+            activate_outputs=activate_outputs,
+            **common,
+        )
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        m, n, p, g = self.input_size, self.hidden_size, self.output_size, self.expanded_size
         if g < 1:
             raise ValueError(
                 f"expansion must give at least one unit: round(expansion * (input_size + hidden_size)) is {g} for "
-                f"expansion={expansion}, input_size={m}, hidden_size={n}"
+                f"expansion={self.expansion}, input_size={m}, hidden_size={n}"
             )
         shapes: dict[str, tuple[int, ...]] = {"weight_x": (g, m), "weight_h": (g, n), "bias_j": (g,)}
-        for k in range(1, relu_layers):
+        for k in range(1, self.relu_layers):
             shapes |= {f"weight_k{k}": (g, g), f"bias_k{k}": (g,)}
         shapes |= {"weight_c": (n, g), "bias_c": (n,), "weight_o": (p, g), "bias_o": (p,)}
-        if residual != "unscaled":
+        if self.residual != "unscaled":
             shapes["S"] = (n,)
-        shapes["Z"] = (n,) if rezero == "vector" else (1,)
-        self.allocate(shapes, device, dtype)
+        return shapes | {"Z": (n,) if self.rezero == "vector" else (1,)}
+
+    @property
+    def expanded_size(self) -> int:
+        """g, the number of units in the middle layer of a step."""
+        size: int = round(self.expansion * (self.input_size + self.hidden_size))
+        return size
 
     @property
     def mask_size(self) -> int:
@@ -106,7 +129,8 @@ class RRUCell(Cell):
 
     def initial_state(self, batch: int) -> State:
         (h,) = super().initial_state(batch)
-        h[:, 0] = 0.25 * math.sqrt(self.hidden_size)  # all zeros would blow up in Normalize where inputs are zero too
+        # With a zero state and zero input, Normalize would blow up.
+        h.select(1, 0).fill_(0.25 * math.sqrt(self.hidden_size))
         return (h,)
 
     @torch.no_grad()
@@ -127,76 +151,13 @@ class RRUCell(Cell):
 
 @register_cell("rru")
 class RRU(Layer):
-    """The Residual Recurrent Unit over time: a recurrent layer without a single gate, called as `torch.nn.LSTM` is.
+    """The Residual Recurrent Unit over time: a gateless recurrent layer with the call signature of `torch.nn.LSTM`.
 
     ```python
     layer = rru.RRU(10, 20, num_layers=2, dropout=0.5)
     output, state = layer(torch.randn(7, 3, 10))  # (7, 3, 20), (2, 3, 20)
     ```
-
-    **Arguments:**
-
-    - `input_size`: m, features of an input step.
-    - `hidden_size`: n, features of the state.
-    - `output_size`: p, features of an output step. Default: `hidden_size`.
-    - `num_layers`: layers stacked on one another; each reads the outputs of the one below.
-    - `expansion`: q; a step's middle layer has g = round(q (m + n)) units.
-    - `relu_layers`: how often a step goes through a linear map and ReLU; Eq. 1 is the first, Eq. 2 all others.
-    - `dropout`: the share of the g units that is dropped, anew at every step, while training (Eq. 3).
-    - `batch_first`: inputs and outputs are (B, T, ...) instead of (T, B, ...).
-    - `bidirectional`: a second direction reads from each sequence's end to its start; outputs are put side by side.
-    - `normalize`: whether Eq. 1 normalises.
-    - `rezero`: Z of Eq. 5 is a `"vector"`, one factor for each feature, or a single `"scalar"`.
-    - `residual`: sigmoid(S) of Eq. 5 is `"learned"` from random initial values in (0.01, 0.99), is learned from a
-      given number in (0, 1) for all features, or is `"unscaled"`, that is, 1.
-    - `activate_outputs`: ReLU over c_t and o_t (Eq. 4 and 6).
-    - `backend`: what runs the recurrence: `"auto"`, `"reference"` or `"native"`.
-    - `device`, `dtype`: of the parameters, as everywhere in torch.
     """
 
     cell_class = RRUCell
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        output_size: int | None = None,
-        num_layers: int = 1,
-        *,
-        expansion: float = 2.0,
-        relu_layers: int = 1,
-        dropout: float = 0.0,
-        batch_first: bool = False,
-        bidirectional: bool = False,
-        normalize: bool = True,
-        rezero: str = "vector",
-        residual: str | float = "learned",
-        activate_outputs: bool = False,
-        backend: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            dropout=dropout,
-            batch_first=batch_first,
-            bidirectional=bidirectional,
-            backend=backend,
-            device=device,
-            dtype=dtype,
-            output_size=output_size,
-            expansion=expansion,
-            relu_layers=relu_layers,
-            normalize=normalize,
-            rezero=rezero,
-            residual=residual,
-            activate_outputs=activate_outputs,
-        )
-
-
-def _check_residual(residual: Any) -> str | float:
-    if isinstance(residual, int | float) and 0 < residual < 1:
-        return float(residual)
-    return checks.choice("residual", residual, ("learned", "unscaled"), otherwise=" or a number between 0 and 1")
+    refuses_pairs = True

@@ -1,4 +1,4 @@
-"""The hidden size that makes a model fit a budget of parameters."""
+"""Counts parameters, and finds the hidden size that fits a parameter budget."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from rru.nn import checks
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers the model's parameters hold; shared ones count once."""
+    """Returns the number of parameters of a model; shared parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
-    """The largest hidden size whose whole model does not exceed `budget` parameters.
+    """Returns the largest hidden size at which the whole model has at most `budget` parameters.
 
     ```python
     size = rru.hidden_size_for(1_000_000, lambda n: rru.RRU(88, n, output_size=64))
@@ -22,9 +22,9 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
 
     **Arguments:**
 
-    - `budget`: the most parameters the model may have.
-    - `build`: makes the model for a hidden size. It is called on torch's `meta` device, where tensors have no memory;
-      it should leave the choice of device to torch.
+    - `budget`: the maximum number of parameters.
+    - `build`: builds the model for a hidden size. It is called with torch's `meta` device as the default, where tensors
+      take no memory; it should not choose a device itself.
 
     **Returns:** the hidden size.
     """
@@ -40,13 +40,15 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
     smallest = _smallest(parameters, budget)
     if (needed := parameters(smallest)) > budget:
         raise ValueError(
-            f"budget must be at least {needed}, what the model needs at hidden size {smallest}; got {budget}"
+            f"budget must be at least {needed}, the size of the model at hidden size {smallest}; got {budget}"
         )
     fits, exceeds = smallest, 2 * smallest
     while parameters(exceeds) <= budget:
         fits, exceeds = exceeds, 2 * exceeds
         if fits > budget:
-            raise ValueError(f"build must use its hidden size: at {fits} the model still fits a budget of {budget}")
+            raise ValueError(
+                f"build must use the hidden size it is given: at {fits} the model still fits a budget of {budget}"
+            )
     while exceeds - fits > 1:
         middle = (fits + exceeds) // 2
         fits, exceeds = (middle, exceeds) if parameters(middle) <= budget else (fits, middle)
@@ -54,7 +56,7 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
 
 
 def _smallest(parameters: Callable[[int], int], budget: int) -> int:
-    """The smallest hidden size that can be built: an RRU of little expansion has no unit at the very smallest."""
+    """Returns the smallest hidden size that can be built. An RRU with a small expansion may have no units at size 1."""
 
     def refusal(hidden_size: int) -> ValueError | None:
         try:

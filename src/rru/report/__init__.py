@@ -1,4 +1,4 @@
-"""Runs as one web page: tables beside the paper's, figures, and every run with how its number came about.
+"""Makes one web page from runs: the best cells, music, tables with the paper's numbers, figures, and all runs.
 
 ```python
 from pathlib import Path
@@ -9,30 +9,29 @@ summary = report.write([Path("runs")], Path("report.html"))
 ```
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rru.files import write_file
 from rru.report.export import to_csv, to_markdown
 from rru.report.page import render, statuses
 from rru.report.results import Report, build
-from rru.training import RunError
-from rru.training.files import write_file
+from rru.training import RunError, stopped_within
 
 __all__ = ["Summary", "keep_writing", "write"]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was written, and of what.
+    """A summary of a written report.
 
     **Arguments:**
 
     - `files`: the files written, the page first.
-    - `statuses`: how many runs there are of each status.
-    - `shown`: the tables and figures, each with its preset, and what is missing from it.
+    - `statuses`: the number of runs of each status.
+    - `shown`: the tables and figures, each with its preset and what is still missing.
     - `problems`: what could not be read or counted, and why.
     """
 
@@ -49,15 +48,15 @@ def write(
     csv: Path | str | None = None,
     markdown: Path | str | None = None,
 ) -> Summary:
-    """Writes a page of all runs below some folders; they are only read.
+    """Write a page of all runs below some folders. The runs are not changed.
 
     **Arguments:**
 
     - `roots`: the folders.
-    - `output`: the page, one file that loads nothing.
-    - `csv`, `markdown`: files for the same numbers.
+    - `output`: the page to write, a single file that loads nothing else.
+    - `csv`, `markdown`: files to write the same numbers to.
 
-    **Returns:** what was written. If there is no run at all, a RunError says so and nothing is.
+    **Returns:** a summary. If there are no runs, raises RunError and writes nothing.
     """
     return _Targets.of(output, csv, markdown).write(build(map(Path, roots)))
 
@@ -72,15 +71,14 @@ def keep_writing(
     stop: Callable[[], bool],
     tell: Callable[[Summary | RunError], None],
 ) -> None:
-    """Writes the page again whenever something about the runs has changed; it loads itself again in the browser.
+    """Write the page again whenever a run has changed. The open page reloads itself in the browser.
 
     **Arguments:**
 
     - `roots`, `output`, `csv`, `markdown`: as for `write`.
-    - `every`: seconds from one look to the next.
-    - `stop`: asked several times a second; once it says True, the page is written a last time, as one that no longer
-      loads itself.
-    - `tell`: is called whenever the page was written, or that there are no runs yet.
+    - `every`: seconds between checks for changes.
+    - `stop`: called several times a second. Once it returns True, the page is written a last time, without reloading.
+    - `tell`: called after the page is written, and if there are no runs yet.
     """
     folders, targets = [Path(root) for root in roots], _Targets.of(output, csv, markdown)
     before: Report | RunError | None = None
@@ -95,24 +93,13 @@ def keep_writing(
         elif isinstance(now, RunError) and not isinstance(before, RunError):
             tell(now)
         before = now
-        ended = _asked(stop, every)
+        ended = stopped_within(every, stop)
     if isinstance(before, Report):
         targets.write(before)
 
 
-def _asked(stop: Callable[[], bool], seconds: float) -> bool:
-    """Whether it is asked to stop, now or within so many seconds."""
-    end = time.monotonic() + seconds
-    while not stop():
-        left = end - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(left, 0.1))
-    return True
-
-
 def _printable(text: str) -> str:
-    """Text without what no terminal or file takes, such as half a character."""
+    """Replace characters that cannot be encoded as UTF-8, such as half of a surrogate pair."""
     return text.encode(errors="replace").decode()
 
 

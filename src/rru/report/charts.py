@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from rru.report import svg, words
+from rru.report import descriptions, formatting, svg
 from rru.report.results import Section
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 540, 330, 66, 14, 14, 52
-MARGIN = 6  # how far out of its frame a line may be drawn
+MARGIN = 6  # how far outside its frame a line may be drawn
 ROOM = 0.85
-"""That part of the values decides how far up a chart goes; the first epochs would leave no room for the rest."""
+"""The share of values that sets the vertical range; including the first epochs would flatten the rest."""
 MARKS = 60
-"""The most marks of a learning curve."""
+"""The maximum number of marks on a learning curve."""
 
 
 @dataclass
 class Line:
-    """A line to draw: `index` chooses colour and shape; each point is x, y, what it says, and its deviation if any."""
+    """A line to draw: `index` chooses colour and shape; each point is x, y, its tooltip, and its deviation if any."""
 
     index: int
     points: list[tuple[float, float, str, float | None]] = field(default_factory=list)
@@ -28,24 +28,25 @@ class Line:
 
 
 def curve(section: Section) -> Markup | None:
-    """Test against the plan's one axis, a line for each cell."""
+    """Draw the test score against the plan's only axis, one line per cell."""
     (axis,) = section.points[0].at
     lines = []
     for index, points in enumerate(section.lines.values()):
         line = Line(index)
         for point in points:
-            told = words.tip(words.facts(section, point))
+            told = descriptions.tip(descriptions.facts(section, point))
             if point.diverged:
                 line.failed.append((point.at[axis], told))
             if point.test is not None:
                 line.points.append((point.at[axis], point.test, told, point.deviation))
         lines.append(line)
-    said = f"{section.heading}: test {section.metric.label} against {words.AXES.get(axis, axis)}, {_named(section)}."
-    return _chart(lines, section, words.AXES.get(axis, axis), f"test {section.metric.label}", said)
+    across = descriptions.AXES.get(axis, axis)
+    said = f"{section.heading}: test {section.metric.label} against {across}, {_named(section)}."
+    return _chart(lines, section, across, f"test {section.metric.label}", said)
 
 
 def convergence(section: Section) -> Markup | None:
-    """Validation after each epoch, a line for each run; runs of a cell have its colour."""
+    """Draw the validation score after each epoch, one line per run; runs of a cell have the same colour."""
     lines = []
     for index, (name, points) in enumerate(section.lines.items()):
         for run in (run for point in points for run in point.runs if run.curve):
@@ -57,13 +58,13 @@ def convergence(section: Section) -> Markup | None:
                     "line": name,
                     "seed": str(run.seed),
                     "epoch": str(epoch),
-                    f"validation {section.metric.label}": words.score(value, 4),
-                    "best epoch": str(run.best_epoch or words.NONE),
+                    f"validation {section.metric.label}": formatting.score(value, 4),
+                    "best epoch": str(run.best_epoch or formatting.NONE),
                     "status": run.status,
                 }
                 if epoch == run.best_epoch:
                     line.best = len(line.points)
-                line.points.append((epoch, value, words.tip(told) if kept else "", None))
+                line.points.append((epoch, value, descriptions.tip(told) if kept else "", None))
             lines.append(line)
     said = f"{section.heading}: validation {section.metric.label} after each epoch, {_named(section)}."
     return _chart(lines, section, "epoch", f"validation {section.metric.label}", said)
@@ -75,7 +76,7 @@ def _named(section: Section) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a chart's values lie on the picture; values far outside are put just outside, to be cut."""
+    """Maps values to coordinates. Values far outside are moved to just outside the frame, and clipped."""
 
     left: float
     right: float
@@ -83,12 +84,12 @@ class Frame:
     high: float
 
     def x(self, value: float) -> float:
-        """How far across a value is."""
+        """Return the horizontal coordinate of a value."""
         part = (value - self.left) / (self.right - self.left) if self.right > self.left else 0.5
         return LEFT + (WIDTH - LEFT - RIGHT) * part
 
     def y(self, value: float) -> float:
-        """How far down a value is."""
+        """Return the vertical coordinate of a value."""
         part = (self.high - value) / (self.high - self.low)
         return TOP + (HEIGHT - TOP - BOTTOM) * min(max(part, -1.0), 2.0)
 
@@ -108,12 +109,11 @@ def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, s
     for x, told in (failed for line in lines for failed in line.failed):
         cross = svg.element("text", svg.CROSS, x=frame.x(x), y=TOP + 12, text_anchor="middle", class_="failed")
         crosses.append(svg.element("g", cross, data_tip=told, class_="mark"))
-    axes = _axes(frame, across, upwards)
-    return svg.picture(WIDTH, HEIGHT, *axes, clip, inside, *crosses, label=said, kind="chart")
+    return svg.picture(WIDTH, HEIGHT, *axes(frame, across, upwards), clip, inside, *crosses, label=said, kind="chart")
 
 
 def _bounds(ys: Sequence[float], higher_is_better: bool, *, cut: bool) -> tuple[float, float]:
-    """From where to where a chart goes: the best with a little room, and all others, or if cut most of them."""
+    """Return the range of a chart: all values, or most of them if `cut`, with a small margin."""
     low, high = min(ys), max(ys)
     if cut and len(ys) >= 10:
         if higher_is_better:
@@ -124,7 +124,8 @@ def _bounds(ys: Sequence[float], higher_is_better: bool, *, cut: bool) -> tuple[
     return low - room, high + room
 
 
-def _axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
+def axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
+    """Draw both axes with their ticks and names."""
     parts, bottom = [], HEIGHT - BOTTOM
     for y in svg.ticks(frame.low, frame.high):
         parts.append(svg.element("path", d=f"M{LEFT} {frame.y(y):.1f}H{WIDTH - RIGHT}", class_="grid"))
@@ -141,16 +142,16 @@ def _axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
 
 
 def _drawn(line: Line, frame: Frame) -> list[Markup]:
-    """A line, the band of its deviation, and its marks; where there is a best one, the others wait to be pointed at."""
+    """Draw a line, its deviation band and its marks. If one mark is the best, the others show only on hover."""
     series = f"series-{line.index}"
     places = [(frame.x(x), frame.y(y)) for x, y, *_ in line.points]
     parts = []
     if any(spread for *_, spread in line.points):
         upper = [(frame.x(x), frame.y(y + (spread or 0))) for x, y, _, spread in line.points]
         lower = [(frame.x(x), frame.y(y - (spread or 0))) for x, y, _, spread in line.points]
-        parts.append(svg.element("path", d=_path([*upper, *reversed(lower)]) + "Z", class_=f"band {series}"))
+        parts.append(svg.element("path", d=path([*upper, *reversed(lower)]) + "Z", class_=f"band {series}"))
     if places:
-        parts.append(svg.element("path", d=_path(places), class_=f"line {series}"))
+        parts.append(svg.element("path", d=path(places), class_=f"line {series}"))
     for index, ((x, y), (_, _, told, _)) in enumerate(zip(places, line.points, strict=True)):
         if told and TOP - MARGIN <= y <= HEIGHT - BOTTOM + MARGIN:
             quiet = "" if line.best in (None, index) else " quiet"
@@ -160,12 +161,13 @@ def _drawn(line: Line, frame: Frame) -> list[Markup]:
     return parts
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
+def path(places: Sequence[tuple[float, float]]) -> str:
+    """Return the data of an SVG path through some places."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
 def shape_at(index: int, x: float, y: float, classes: str) -> Markup:
-    """A line's mark: shapes differ as colours do, for whoever cannot tell these apart."""
+    """Draw the mark of a line. Shapes differ too, for readers who cannot tell the colours apart."""
     shapes = (
         "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
         "m-4.5-4.5h9v9h-9z",
@@ -178,7 +180,7 @@ def shape_at(index: int, x: float, y: float, classes: str) -> Markup:
 
 
 def legend(section: Section) -> list[Markup]:
-    """A mark and a name for each line that has runs."""
+    """Return the mark and name of each line that has runs."""
     entries = []
     for index, line in enumerate(section.lines):
         if line in section.begun:

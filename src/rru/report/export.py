@@ -1,15 +1,16 @@
-"""The same numbers for other programs: CSV with a row for each run and each point of a plan, Markdown with tables."""
+"""Exports the report's numbers: CSV with a row for each run and each point of a plan, and Markdown tables."""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
 
-from rru.report import words
-from rru.report.gather import metric_of
+from rru.report import descriptions, formatting
+from rru.report.identify import line_of, paper, preset_of
 from rru.report.page import chapters
-from rru.report.results import Report, line_of, paper, preset_of
-from rru.report.tables import Entry
+from rru.report.results import Report
+from rru.report.tables import Comparison
+from rru.settings import Config
 
 COLUMNS = (
     *(
@@ -32,7 +33,7 @@ COLUMNS = (
 
 
 def to_csv(report: Report) -> str:
-    """Rows of kind `run`, one for each, then of kind `point`: settings of a plan, with the mean over their seeds."""
+    """Return CSV: a row of kind `run` per run, then a row of kind `point` (mean over seeds) per setting of a plan."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
@@ -49,10 +50,10 @@ def _runs(report: Report) -> Iterable[dict[str, object]]:
             "task": run.task,
             "line": line_of(run),
             "cell": run.cell,
-            **(_settings(run.config) if run.known else {}),
+            **(_settings(run.known) if run.known else {}),
             "seed": run.seed,
             "status": run.status,
-            "metric": metric_of(run.task).key if run.known else None,
+            "metric": run.metric.key if run.metric else None,
             "test": run.test,
             "validation": run.validation,
             "parameters": run.parameters,
@@ -93,24 +94,30 @@ def _points(report: Report) -> Iterable[dict[str, object]]:
             }
 
 
-def _settings(config: dict[str, dict[str, object]]) -> dict[str, object]:
-    model = config["model"]
-    return {"learning_rate": config["optimiser"]["lr"], "budget": model["budget"], "dropout": model["dropout"]}
+def _settings(config: Config) -> dict[str, object]:
+    model = config.model
+    return {"learning_rate": config.optimiser.lr, "budget": model.budget, "dropout": model.dropout}
 
 
 def _harmless(value: object) -> object:
-    """Text that a spreadsheet would take for a formula is quoted."""
+    """Quote text that a spreadsheet would run as a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def to_markdown(report: Report) -> str:
-    """Every table, figure and run as tables."""
-    parts = [f"# Results of {len(report.runs)} runs", *report.notes, METHOD]
-    for chapter in chapters(report):
+    """Return all tables, figures and runs as Markdown tables."""
+    shown = chapters(report)
+    beside_paper = any(table.has_paper for chapter in shown for table in chapter.tables)
+    parts = [
+        f"# Results of {formatting.counted(len(report.runs), 'run')}",
+        *report.notes,
+        METHOD + PAPER * beside_paper,
+    ]
+    for chapter in shown:
         parts += [f"## Preset {chapter.preset}", chapter.about]
         for table in chapter.tables:
-            head = ["task", *table.lines, "best, and why"]
-            rows = [[f"{row.task} ({row.metric})", *map(_entry, row.entries), row.verdict] for row in table.rows]
+            head = ["task", *table.lines, "best"]
+            rows = [[f"{row.task} ({row.metric.label})", *map(_entry, row.entries), row.verdict] for row in table.rows]
             parts += [f"### {table.title}", _table(head, rows)]
             parts += [f"{row.task}: {row.progress}" for row in table.rows if row.progress]
         for figure in chapter.figures:
@@ -121,28 +128,29 @@ def to_markdown(report: Report) -> str:
             "task": run.task,
             "cell or version": line_of(run),
             "preset": preset_of(run),
-            "seed": words.NONE if run.seed is None else str(run.seed),
+            "seed": formatting.NONE if run.seed is None else str(run.seed),
             "status": "; ".join(part for part in (run.status, run.reason, *run.problems) if part),
-            **{name: text for name, (_, text) in words.numbers(run).items()},
+            **{name: text for name, (_, text) in descriptions.numbers(run).items()},
             "folder": str(run.folder),
         }
         for run in report.runs
     ]
-    return "\n\n".join([*parts, "## Every run", _table(list(runs[0]), (list(row.values()) for row in runs))]) + "\n"
+    return "\n\n".join([*parts, "## All runs", _table(list(runs[0]), (list(row.values()) for row in runs))]) + "\n"
 
 
-METHOD = (
-    "Ours choose the best epoch on validation and test its weights once; the paper's authors chose their settings on "
-    "test. Behind a number of ours stand the paper's and the difference."
+METHOD = "The best epoch is chosen on the validation split, and its weights are tested once."
+PAPER = (
+    " Our number is followed by the paper's and the difference. The paper's authors chose their settings on the test "
+    "split, which makes the paper's numbers look better than they would on unseen data."
 )
 
 
-def _entry(entry: Entry) -> str:
-    parts = [words.mean(entry.point), words.seeds(entry.point)]
+def _entry(entry: Comparison) -> str:
+    parts = [descriptions.mean(entry.point), descriptions.seeds(entry.point)]
     if entry.paper is not None:
-        parts.append(f"paper {words.score(entry.paper)}")
+        parts.append(f"paper {formatting.score(entry.paper, 2)}")
     if entry.difference is not None:
-        parts.append(words.signed(entry.difference))
+        parts.append(formatting.signed(entry.difference))
     return ", ".join(part for part in parts if part)
 
 
@@ -152,5 +160,5 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that Markdown takes for nothing but text."""
+    """Escape text so that Markdown shows it literally."""
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", " ".join(text.split()))

@@ -1,11 +1,11 @@
-"""Figures of plans: pictures, what to know of them, and their numbers as a table."""
+"""Figures of plans: pictures, captions, and their numbers as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from rru.report import charts, heatmaps, words
+from rru.report import charts, descriptions, heatmaps
 from rru.report.heatmaps import Panel
 from rru.report.results import Section
 
@@ -16,10 +16,10 @@ class Figure:
 
     **Arguments:**
 
-    - `heading`, `caption`: what it is, and how to read it.
+    - `heading`, `caption`: its title, and how to read it.
     - `panels`: its pictures.
-    - `legend`: what its colours stand for.
-    - `numbers`: rows of a table that says the same; the first is the head.
+    - `legend`: what the colours mean.
+    - `numbers`: rows of a table with the same numbers; the first is the header.
     """
 
     heading: str
@@ -30,19 +30,19 @@ class Figure:
 
 
 def figure(section: Section) -> Figure:
-    """The figure of a grid, a curve or convergence; without pictures if there is nothing to draw."""
+    """Return the figure of a grid, a curve or convergence; without pictures if there is nothing to draw yet."""
     if section.shows == "grid":
         panels, legend = heatmaps.panels(section)
         caption = [
-            f"Test {section.metric.label} of the best epoch and how many epochs it took. Blue is good, yellow poor, "
-            "red failed, hollow missing; a frame is around the best test of each cell or version.",
+            f"Test {section.metric.label} of the best epoch, and the number of that epoch. Blue is good, yellow poor, "
+            "red diverged, hollow missing. A frame marks the best test score of each cell or version.",
         ]
     else:
         drawn = charts.curve(section) if section.shows == "curve" else charts.convergence(section)
         panels = [Panel("", "", drawn)] if drawn else []
         legend = charts.legend(section)
         caption = [_reading(section)]
-    if not section.in_paper:
+    if not section.in_paper and section.preset == "paper":
         caption.append("The paper has no such figure.")
     if section.progress:
         caption.append(section.progress)
@@ -50,20 +50,20 @@ def figure(section: Section) -> Figure:
 
 
 def numbers(section: Section) -> list[list[str]]:
-    """A section's points as a table, the head first."""
-    rows = [words.facts(section, point) for point in section.points]
+    """Return a section's points as a table, header first."""
+    rows = [descriptions.facts(section, point) for point in section.points]
     head = ["" if name == "line" else name for name in rows[0]]
     return [head, *(list(row.values()) for row in rows)]
 
 
 def _reading(section: Section) -> str:
-    better = "higher" if section.metric.higher_is_better else "lower"
+    better = section.metric.direction
     several = any(len(point.tests) > 1 for point in section.points)
     if section.shows == "curve":
         bands = " Mean over seeds; the band is one standard deviation to each side." if several else ""
-        return f"Test {section.metric.label} of the best epoch; {better} is better. A red cross is a failed run.{bands}"
-    each = " Each seed has a line of its own." if several else ""
+        return f"Test {section.metric.label} of the best epoch; {better} is better. Red crosses diverged.{bands}"
+    each = " Each seed has its own line." if several else ""
     return (
         f"Validation {section.metric.label} after each epoch; {better} is better. The mark is the best epoch, whose "
-        f"weights are tested. What lies far off, as the first epochs do, is cut.{each}"
+        f"weights are tested. Values far off, such as those of the first epochs, are not shown.{each}"
     )

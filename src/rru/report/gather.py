@@ -1,50 +1,20 @@
-"""Runs as their folders tell of them: what can be read, and what cannot and why. Nothing is run or written."""
+"""Reads runs from their folders, and records what cannot be read and why. Runs no code and writes nothing."""
 
-import math
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rru import data
-from rru.experiments import presets
-from rru.experiments.execute import find_runs
-from rru.experiments.schema import Config
-from rru.training import Result, Run, RunError
+from rru.files import FileError, files_in
+from rru.settings import Config
+from rru.tasks import Metric, metric_of
+from rru.training import ENDED, Result, Run, RunError, find_runs
+from rru.training.records import LARGEST, METRICS, is_number
+from rru.training.result import wrong_values
 
-METRICS_LIMIT, MOST_LINES = 64 << 20, 20_000  # bytes and lines of metrics.jsonl: more would make no better curve
-LARGEST = 1e15
-"""No number of a run is larger; one that is was not measured, and would not fit its place on the page."""
-ENDED = ("finished", "diverged")
-WORD, SENTENCE = 60, 500  # the most characters of a name and of a reason: a folder may hold anything
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What a kind of task is measured by: the score's name in files and on the page, and whether more is better."""
-
-    key: str
-    label: str
-    higher_is_better: bool = False
-
-
-NLL, PERPLEXITY, BPC = Metric("nll", "NLL"), Metric("perplexity", "perplexity"), Metric("bpc", "BPC")
-ACCURACY = Metric("accuracy", "accuracy, %", higher_is_better=True)
-METRICS = {
-    "music": NLL,
-    "words": PERPLEXITY,
-    "characters": BPC,
-    "bytes": BPC,
-    "reviews": ACCURACY,
-    "images": ACCURACY,
-}
-
-
-def metric_of(task: str) -> Metric:
-    """What a task is measured by."""
-    return METRICS[data.entry(task).kind]
+OWN_MODEL = "own_model"  # the table that runs of a user's own model have
+WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
 
 
 @dataclass(frozen=True)
@@ -53,27 +23,30 @@ class Found:
 
     **Arguments:**
 
-    - `folder`: where it is, as the way to it was given.
-    - `config`: its settings as written; `known` if this version of rru knows them all.
-    - `status`: `finished`, `diverged`, `running`, `stopped`, or `damaged` if that cannot be told.
+    - `folder`: where it is.
+    - `config`: its settings as written; `known`: the same as a config, if this version of rru knows them all.
+    - `status`: `finished`, `diverged`, `running`, `stopped`, or `damaged` if it cannot be determined.
     - `reason`: why it ended.
-    - `problems`: whatever about it is not as it should be.
-    - `test`, `validation`: of the best epoch, by the task's metric; None if there is none.
-    - `epochs`, `best_epoch`, `steps`, `tokens`, `parameters`, `seconds`: as in result.json, or as far as it has come.
-    - `curve`: validation by that metric after each epoch.
+    - `problems`: everything that is wrong with it.
+    - `test`, `validation`: the task's metric at the best epoch; None if there is none.
+    - `best_test`: the best test score of all epochs, with `schedule.test_every_epoch`; never used to compare runs.
+    - `epochs`, `best_epoch`, `steps`, `tokens`, `parameters`, `seconds`: as in result.json, or so far.
+    - `curve`: the validation score after each epoch, by that metric.
     - `environment`: what it ran on.
     - `music`: pictures and sounds made from its model.
-    - `twin`: the folder of the run of the same settings and seed that counts in place of this one.
+    - `details`: what it kept of the test split besides scores, unchecked; `about`: of the user's own data, unchecked.
+    - `twin`: the folder of a run with the same settings and seed that counts instead of this one.
     """
 
     folder: Path
-    config: Config = field(default_factory=dict)
-    known: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
+    known: Config | None = None
     status: str = "damaged"
     reason: str = ""
     problems: tuple[str, ...] = ()
     test: float | None = None
     validation: float | None = None
+    best_test: float | None = None
     epochs: int | None = None
     best_epoch: int | None = None
     steps: int | None = None
@@ -83,37 +56,47 @@ class Found:
     curve: tuple[tuple[int, float], ...] = ()
     environment: Mapping[str, Any] = field(default_factory=dict)
     music: tuple[Path, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
     twin: Path | None = None
 
     @property
     def task(self) -> str:
-        """The task's name, or what stands in its place."""
+        """The task as named in the config, cut to `WORD` characters; empty if missing."""
         return self._setting("task", "name")
 
     @property
     def cell(self) -> str:
-        """The cell's name, or what stands in its place."""
+        """The cell as named in the config, cut to `WORD` characters; empty if missing."""
         return self._setting("model", "cell")
 
     @property
     def seed(self) -> int | None:
         """Its seed, if its settings are known."""
-        return int(self.config["schedule"]["seed"]) if self.known else None
+        return self.known.schedule.seed if self.known else None
+
+    @property
+    def metric(self) -> Metric | None:
+        """Its metric, if its settings are known, or if it is of a user's own model."""
+        if self.known is not None:
+            return metric_of(self.known.kind)
+        name = self._setting(OWN_MODEL, "metric")
+        return Metric(name, name) if name else None
 
     @property
     def duration(self) -> float | None:
-        """How many seconds it took."""
+        """The seconds it took."""
         return self.seconds.get("total")
 
     @cached_property
     def group(self) -> str:
-        """What it shares with the runs that differ from it in their seed alone: the config's id with seed 0."""
-        return presets.config_id(presets.merged(self.config, {"schedule": {"seed": 0}})) if self.known else ""
+        """The config's id with seed 0, shared by runs that differ only in their seed."""
+        return self.known.changed({"schedule.seed": 0}).id if self.known else ""
 
     @property
     def counts(self) -> bool:
-        """Whether its test belongs into a mean."""
-        return self.known and self.status == "finished" and self.test is not None and self.twin is None
+        """Whether its test score counts."""
+        return self.known is not None and self.status == "finished" and self.test is not None and self.twin is None
 
     def _setting(self, table: str, name: str) -> str:
         values = self.config.get(table)
@@ -121,10 +104,10 @@ class Found:
 
 
 def gather(roots: Iterable[Path]) -> list[Found]:
-    """All runs below some folders, each once, in the order of their names."""
+    """Read all runs below some folders, each once, in the order of their names."""
     found: dict[Path, Found] = {}
 
-    def damaged(folder: Path, error: RunError) -> None:
+    def damaged(folder: Path, error: FileError) -> None:
         found.setdefault(folder.resolve(), Found(folder, problems=(str(error)[:SENTENCE],)))
 
     for root in roots:
@@ -133,12 +116,12 @@ def gather(roots: Iterable[Path]) -> list[Found]:
                 try:
                     found[run.path.resolve()] = _read(run)
                 except RecursionError:
-                    damaged(run.path, RunError("a file of it is nested too deeply to be read"))
+                    damaged(run.path, RunError("one of its files is nested too deeply to be read"))
     return _twins(list(found.values()))
 
 
 def _twins(found: list[Found]) -> list[Found]:
-    """Marks all but one of the runs that share settings and seed; one that has ended counts first."""
+    """Mark duplicates: of runs with the same settings and seed only one counts, preferably one that has ended."""
     chosen: dict[tuple[str, int | None], Found] = {}
     for run in sorted(found, key=lambda run: run.status not in ENDED):
         if run.known:
@@ -150,22 +133,29 @@ def _twins(found: list[Found]) -> list[Found]:
 
 
 def _read(run: Run) -> Found:
-    """A run; each part of it that cannot be read is a problem, and the rest is read all the same."""
+    """Read a run. If a part cannot be read, record a problem and read the rest."""
     problems: list[str] = []
-    found = Found(run.path, run.config)
+    found = Found(run.path, run.tables)
     try:
-        found = replace(found, config=presets.checked(run.config), known=True)
-    except (ValueError, TypeError, AttributeError) as error:
-        problems.append(f"config.toml is not one that this version of rru knows: {error}")
+        found = replace(found, known=run.config)
+    except (RunError, TypeError, AttributeError) as error:
+        if OWN_MODEL not in run.tables:
+            problems.append(
+                f"this version of rru does not know these settings (config.toml): {error.__cause__ or error}"
+            )
     content: Mapping[str, Any] | None = None
     try:
-        found = replace(found, status=run.status)
-        content = run.result()
-    except (RunError, OSError) as error:
+        content = run.result_content()
+        if content is None:
+            found = replace(found, status=run.status)
+        elif content.get("status") in ENDED:
+            found = replace(found, status=content["status"])
+    except (FileError, OSError) as error:
         problems.append(str(error))
     try:
         found = replace(found, environment=run.environment() or {})
-    except RunError as error:
+        found = replace(found, details=run.details(), about=run.about_data())
+    except FileError as error:
         problems.append(str(error))
     found = _with_metrics(found, run, problems)
     if content is not None:
@@ -174,79 +164,61 @@ def _read(run: Run) -> Found:
 
 
 def _with_metrics(found: Found, run: Run, problems: list[str]) -> Found:
-    """What metrics.jsonl tells: the curve, and how far a run has come that has no result yet."""
-    path = run.path / "metrics.jsonl"
+    """Add the contents of metrics.jsonl: the learning curve, and the progress of an unfinished run."""
     try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > METRICS_LIMIT:
-            problems.append(f"{path}: must be a file of at most {METRICS_LIMIT:,} bytes, was not read")
-            return found
-        lines, whole = run.metrics(), path.read_bytes().count(b"\n")
-    except FileNotFoundError:
-        if found.status in ENDED:
-            problems.append(f"{path}: is not there, so there is no learning curve")
+        epochs = run.epochs(problems)
+    except FileError as error:
+        problems.append(str(error))
         return found
-    except OSError as error:
-        problems.append(f"{path}: cannot be read ({error.strerror})")
+    if not epochs and found.status in ENDED:
+        problems.append(f"{run.path / METRICS}: is missing or empty, so there is no learning curve")
+    metric = found.metric
+    if metric is None:
         return found
-    if whole > len(lines):
-        problems.append(f"{path}: line {len(lines) + 1} is damaged; it and what follows is left out")
-    if not found.known:
-        return found
-    metric, curve = metric_of(found.task), []
-    for line in lines[-MOST_LINES:]:
-        epoch, scores = count(line.get("epoch")), line.get("validation")
-        value = number(scores.get(metric.key)) if isinstance(scores, dict) else None
-        if line.get("kind") == "epoch" and epoch and value is not None:
-            curve.append((epoch, value))
+    scores = [(epoch.epoch, number(epoch.validation.get(metric.key))) for epoch in epochs if epoch.epoch]
+    curve = [(epoch, value) for epoch, value in scores if value is not None]
     if not curve:
         return found
-    best = (max if metric.higher_is_better else min)(curve, key=lambda point: point[1])
-    return replace(found, curve=tuple(curve), epochs=curve[-1][0], best_epoch=best[0], validation=best[1])
-
-
-def _with_result(found: Found, content: Mapping[str, Any], problems: list[str]) -> Found:
-    """What result.json tells, as far as it is what this version of rru writes."""
-    names = {entry.name for entry in fields(Result)}
-    for what, keys in (("lacks", names - set(content)), ("also has", set(content) - names)):
-        if keys:
-            problems.append(f"result.json is of another version of rru: it {what} {', '.join(sorted(keys))}")
-    if found.status not in ENDED:
-        problems.append(f"result.json must have the status {' or '.join(ENDED)}, got {found.status[:WORD]!r}")
-        found = replace(found, status="damaged")
-    if found.known:
-        key = metric_of(found.task).key
-        test, validation = (_score(content.get(split), key) for split in ("test", "validation"))
-        if test is None and found.status == "finished":
-            problems.append(f"result.json has no test.{key}, so the run counts nowhere")
-        found = replace(found, test=test, validation=found.validation if validation is None else validation)
-    counted = ("epochs", "best_epoch", "steps", "tokens", "parameters")
-    counts = {name: value for name in counted if (value := count(content.get(name))) is not None}
-    spent = content.get("seconds")
-    seconds = {str(name): number(value) for name, value in spent.items()} if isinstance(spent, dict) else {}
+    best = metric.best(value for _, value in curve)
+    tests = [value for epoch in epochs if (value := number(epoch.test.get(metric.key))) is not None]
     return replace(
         found,
-        reason=str(content.get("reason") or "")[:SENTENCE],
-        seconds={name: value for name, value in seconds.items() if value is not None},
-        **counts,  # type: ignore[arg-type]
+        curve=tuple(curve),
+        epochs=curve[-1][0],
+        best_epoch=next(epoch for epoch, value in curve if value == best),
+        validation=best,
+        best_test=metric.best(tests),
     )
 
 
-def _score(scores: Any, key: str) -> float | None:
-    return number(scores.get(key)) if isinstance(scores, dict) else None
+def _with_result(found: Found, content: Mapping[str, Any], problems: list[str]) -> Found:
+    """Add the contents of result.json, ignoring values that this version of rru would not write."""
+    names, wrong = {entry.name for entry in fields(Result)}, wrong_values(content)
+    for what, keys in (("lacks", names - set(content)), ("also has", set(content) - names)):
+        if keys:
+            problems.append(f"result.json is of another version of rru: it {what} {', '.join(sorted(keys))}")
+    problems += [f"result.json {what}" for what in wrong.values()]
+    values = {name: value for name, value in content.items() if name in names and name not in wrong}
+    if found.metric is not None:
+        key = found.metric.key
+        test, validation = (number(values.get(split, {}).get(key)) for split in ("test", "validation"))
+        if test is None and found.status == "finished" and found.known:
+            problems.append(f"result.json has no test.{key}, so the run does not count")
+        found = replace(found, test=test, validation=found.validation if validation is None else validation)
+    counted = ("epochs", "best_epoch", "steps", "tokens", "parameters")
+    seconds = {name: number(value) for name, value in values.get("seconds", {}).items()}
+    return replace(
+        found,
+        reason=values.get("reason", "")[:SENTENCE],
+        seconds={name: value for name, value in seconds.items() if value is not None},
+        **{name: values[name] for name in counted if name in values},
+    )
 
 
 def _music(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted([*folder.glob("music/*.png"), *folder.glob("music/*.wav")]))
+    return tuple(files_in(folder / "music", ".png", ".wav"))
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number that can have been measured, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LARGEST:
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def count(value: Any) -> int | None:
-    """The value if it is a whole number from 0 that can have been counted, else None."""
-    return value if type(value) is int and 0 <= value < LARGEST else None
+    """Return the value if it is a plausible measurement that fits on the page, else None."""
+    return float(value) if is_number(value) and abs(value) < LARGEST else None

@@ -1,4 +1,4 @@
-"""The page: one file, which loads nothing and in which nothing that a run's folder holds can become code."""
+"""Renders the page: one file that loads nothing else. Nothing from a run's folder can become code in it."""
 
 import base64
 import hashlib
@@ -13,22 +13,32 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import rru
-from rru.report import words
+from rru.files import FileError, read_file
+from rru.report import descriptions, formatting
 from rru.report.figures import Figure, figure
 from rru.report.gather import SENTENCE, WORD, Found
-from rru.report.results import ABOUT, Report, line_of, preset_of
-from rru.report.tables import Table, tables
-from rru.training import RunError, toml
-from rru.training.files import read_file
+from rru.report.identify import line_of, origin
+from rru.report.own import own_parts
+from rru.report.results import Report
+from rru.report.tables import Table, rankings, tables
+from rru.settings import toml
 
-MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, most bytes
+ABOUT = {
+    "paper": "Exactly the paper's settings, so these numbers can be compared with the paper's.",
+    "cpu": "Scaled down to about ten minutes on two cores, with the same parameter budget for all cells. Compare the "
+    "cells with one another. The paper's numbers come from larger models that were trained longer.",
+    "smoke": "A few steps of a tiny model, to check that everything works. The numbers say nothing about the cells.",
+    "your-data": "Runs on your own files. Cells with the same settings have the same parameter budget.",
+    "demo": "The settings of rru demo: small models with the same parameter budget, not tuned for any cell.",
+}
+MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, maximum bytes
 MOST_MEDIA = 8
 MOST_TEXT, MOST_FACTS = 4000, 60  # characters of a config, facts of an environment
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """All of one preset."""
+    """All tables and figures of one preset."""
 
     preset: str
     about: str
@@ -36,8 +46,16 @@ class Chapter:
     figures: list[Figure]
 
 
+@dataclass(frozen=True)
+class Music:
+    """The pictures and sounds in a run's folder: name, kind and content of each; and what could not be read."""
+
+    files: list[tuple[str, str, str]]
+    problems: list[str]
+
+
 def chapters(report: Report) -> list[Chapter]:
-    """What is to be shown of each preset that has results."""
+    """Return the chapter of each preset that has runs."""
     return [
         Chapter(
             preset,
@@ -50,16 +68,16 @@ def chapters(report: Report) -> list[Chapter]:
 
 
 def render(report: Report, made: datetime, every: float | None = None) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     **Arguments:**
 
     - `report`: what to show.
-    - `made`: when.
-    - `every`: after how many seconds the page is to load itself again; None: never.
+    - `made`: the time to show as its date.
+    - `every`: seconds after which the page reloads itself; None: never.
     """
     environment = Environment(
-        loader=PackageLoader("rru.report", "page"),
+        loader=PackageLoader("rru.report", "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -72,54 +90,65 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
     )
     return environment.get_template("page.html").render(
         policy=policy,
-        script=Markup(script),  # the package's own, as is the style
+        script=Markup(script),  # from the package, like the style
         style=Markup(style),
         report=report,
         chapters=chapters(report),
-        rows=[row(run) for run in report.runs],
+        rankings=rankings(report.sections),
+        own=own_parts(report.runs),
+        rows=[row(number, run) for number, run in enumerate(report.runs, start=1)],
         statuses=statuses(report),
         made=made,
         every=every,
         version=rru.__version__,
-        words=words,
+        formatting=formatting,
+        descriptions=descriptions,
     )
 
 
 def statuses(report: Report) -> dict[str, int]:
-    """How many runs there are of each status."""
+    """Return the number of runs of each status."""
     found = [run.status for run in report.runs]
     return {status: found.count(status) for status in sorted(set(found))}
 
 
-def row(run: Found) -> dict[str, Any]:
-    """What the table of runs shows of one."""
-    media, problems = _media(run)
+def row(number: int, run: Found) -> dict[str, Any]:
+    """Return what the page shows of a run."""
+    music, came_from = _music(run), origin(run)
     return {
+        "id": f"run-{number}",
         "run": run,
-        "names": [line_of(run) or words.NONE, preset_of(run) or words.NONE],
-        "numbers": words.numbers(run),
+        "task": run.known.title if run.known else run.task,
+        "line": line_of(run) or formatting.NONE,
+        "preset": came_from.preset or formatting.NONE,
+        "changes": came_from.text,
+        "metric": run.metric.label if run.metric else "",
+        "numbers": descriptions.numbers(run),
         "config": _config(run.config),
         "environment": dict(itertools.islice(_flat(run.environment), MOST_FACTS)),
-        "account": words.account(run),
-        "problems": [*run.problems, *problems, *_twin(run)],
-        "media": media,
+        "account": descriptions.account(run),
+        "problems": [*run.problems, *music.problems, *_twin(run)],
+        "music": music.files,
     }
 
 
 def _twin(run: Found) -> list[str]:
-    return [] if run.twin is None else [f"counts nowhere: {run.twin} has the same settings and seed"]
+    return [] if run.twin is None else [f"does not count: {run.twin} has the same settings and seed"]
 
 
 def _config(config: Mapping[str, Any]) -> str:
     try:
         return toml.dumps(config)[:MOST_TEXT]
-    except (ValueError, TypeError):  # what another program wrote may hold more than our own files do
+    except (ValueError, TypeError):  # another program may have written the file
         return repr(dict(config))[:MOST_TEXT]
 
 
 def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and plain values, those of inner tables behind their table's name; what lies deeper is not ours."""
+    """Yield names and plain values; names in inner tables are prefixed with the table's name. Skips deeper values."""
     for name, value in values.items():
+        if name == "history" and isinstance(value, list):
+            yield from _history(value)
+            continue
         inner = (
             {f"{name} {below}": each for below, each in value.items()} if isinstance(value, Mapping) else {name: value}
         )
@@ -127,24 +156,32 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key[:WORD], str(each)[:SENTENCE] if each is None or isinstance(each, str | int | float) else "..."
 
 
-def _media(run: Found) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Name, kind and content of what a run's folder holds to look at and listen to; and what could not be read."""
-    media, problems = [], []
+def _history(entries: list[Any]) -> Iterator[tuple[str, str]]:
+    """Yield what changed when a run was resumed, each time with the step it happened at."""
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            facts = _flat({name: value for name, value in entry.items() if name not in ("epoch", "step", "history")})
+            said = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MOST_FACTS))
+            yield f"resumed at step {entry.get('step')}"[:WORD], said[:SENTENCE]
+
+
+def _music(run: Found) -> Music:
+    files, problems = [], []
     for path in run.music[:MOST_MEDIA]:
         kind, limit = MEDIA[path.suffix]
         try:
             content = base64.b64encode(read_file(path, limit)).decode()
-        except (RunError, OSError) as error:
+        except (FileError, OSError) as error:
             problems.append(str(error))
         else:
-            media.append((path.name, kind, f"data:{kind};base64,{content}"))
+            files.append((path.name, kind, f"data:{kind};base64,{content}"))
     if len(run.music) > MOST_MEDIA:
-        problems.append(f"music/ holds {len(run.music)} files, of which the first {MOST_MEDIA} are shown")
-    return media, problems
+        problems.append(f"music/ has {len(run.music)} files; the first {MOST_MEDIA} are shown")
+    return Music(files, problems)
 
 
 def _part(name: str) -> str:
-    return resources.files("rru.report").joinpath("page", name).read_text(encoding="utf-8").strip()
+    return resources.files("rru.report").joinpath("assets", name).read_text(encoding="utf-8").strip()
 
 
 def _digest(text: str) -> str:

@@ -1,40 +1,32 @@
-"""Runs put in their places: every plan that has runs, and what the seeds of each of its settings came to."""
+"""Groups runs by the plans they belong to, and seeds by the settings they share."""
 
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from rru import data
-from rru.experiments import plans, presets
-from rru.experiments.plans import Entry, Plan
-from rru.experiments.schema import Config
+from rru.experiments.plans import Plan, PlannedRun
 from rru.report import statistics
-from rru.report.gather import Found, Metric, gather, metric_of
+from rru.report.gather import Found, gather
+from rru.report.identify import all_plans, own_plans, preset_of
+from rru.settings import Config
+from rru.tasks import Metric, metric_of
 from rru.training import RunError
 
-OWN = "own settings"
-ABOUT = {
-    "paper": "Exactly the paper's settings, so these numbers may be set beside the paper's.",
-    "cpu": "Scaled down to about ten minutes on two cores, with an equal budget of parameters for all cells. Compare "
-    "the cells with one another; the paper's numbers, of larger models trained longer, are there for orientation only.",
-    "smoke": "A few steps of a tiny model, to see that everything runs. The numbers say nothing about the cells.",
-    "demo": "The settings of the demonstration: small, equally large for all cells, tuned for none of them.",
-}
+TRIAL = "smoke"
+"""The preset for trying out the software. Its scores mean nothing, so it comes last and has no winners."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One of a plan's settings, with the runs of all its seeds.
+    """One combination of settings in a plan, with the runs of all its seeds.
 
     **Arguments:**
 
     - `line`, `cell`: a cell or version, and the cell's name.
     - `at`: the value of each of the plan's axes.
     - `config`: the settings, with seed 0.
-    - `runs`: those found, by seed.
+    - `runs`: the runs found, by seed.
     """
 
     line: str
@@ -45,12 +37,12 @@ class Point:
 
     @property
     def tests(self) -> dict[int, float]:
-        """The test by seed, of the runs that count."""
+        """The test score by seed, for the runs that count."""
         return {run.seed: run.test for run in self.runs if run.counts and run.seed is not None and run.test is not None}
 
     @property
     def test(self) -> float | None:
-        """The mean over seeds."""
+        """The mean test score over seeds."""
         return statistics.mean(list(self.tests.values())) if self.tests else None
 
     @property
@@ -65,22 +57,22 @@ class Point:
 
     @property
     def best_epoch(self) -> float | None:
-        """After how many epochs the best came, on average over the seeds that count."""
+        """The mean of the best epoch over the seeds that count."""
         return self._mean("best_epoch")
 
     @property
     def parameters(self) -> int | None:
-        """Of the model."""
+        """The number of parameters of the model."""
         return next((run.parameters for run in self.runs if run.parameters), None)
 
     @property
     def diverged(self) -> int:
-        """How many of its runs failed."""
+        """How many of its runs diverged."""
         return sum(run.status == "diverged" for run in self.runs)
 
     @property
     def state(self) -> str:
-        """What became of its runs, in words."""
+        """The statuses of its runs, in words."""
         if not self.runs:
             return "not begun"
         states = [run.status for run in self.runs]
@@ -96,13 +88,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Section:
-    """A plan on one task, as far as it was run.
+    """A plan on one task.
 
     **Arguments:**
 
-    - `name`, `preset`, `title`, `shows`, `in_paper`: the plan's.
-    - `task`: on which.
-    - `points`: all its settings, in order.
+    - `name`, `preset`, `title`, `shows`, `in_paper`: as in the plan.
+    - `task`: the task.
+    - `points`: all settings of the plan, in order.
     """
 
     name: str
@@ -115,13 +107,13 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """What a figure of it is called: a plan may have been run on other tasks than its title names."""
-        return f"{self.title.partition(':')[0]}: {data.entry(self.task).title}"
+        """The title of its figure, with the task: a plan may have been run on other tasks than its title names."""
+        return f"{self.title.partition(':')[0]}: {self.points[0].config.title}"
 
     @property
     def metric(self) -> Metric:
-        """What the task is measured by."""
-        return metric_of(self.task)
+        """The metric of the task."""
+        return metric_of(self.points[0].config.kind)
 
     @property
     def lines(self) -> dict[str, list[Point]]:
@@ -133,7 +125,7 @@ class Section:
 
     @property
     def verdict(self) -> statistics.Verdict:
-        """Of a table's row: which line is best. One of whose seeds some diverged is not shown as such."""
+        """The best line in a row of a table. A line with a diverged seed is not shown as the winner."""
         verdict = statistics.verdict({point.line: point.tests for point in self.points}, self.metric.higher_is_better)
         if any(point.line == verdict.best and point.diverged for point in self.points):
             return statistics.Verdict(verdict.best, False, "best mean of the seeds that did not diverge")
@@ -146,7 +138,7 @@ class Section:
 
     @property
     def progress(self) -> str:
-        """What of it has no result, in words."""
+        """What is still missing, in words."""
         points = [point for line in self.begun.values() for point in line]
         states = [
             " and ".join(dict.fromkeys(run.status for run in point.runs)) or "not begun"
@@ -168,10 +160,10 @@ class Report:
 
     **Arguments:**
 
-    - `roots`: where runs were looked for.
-    - `runs`: those found.
-    - `sections`: the plans that have runs, by preset.
-    - `notes`: what was missing.
+    - `roots`: the folders that were searched.
+    - `runs`: the runs found, most interesting first.
+    - `sections`: the plans that have runs, by preset; presets with results first.
+    - `notes`: what is wrong with the folders.
     """
 
     roots: tuple[Path, ...]
@@ -181,9 +173,9 @@ class Report:
 
 
 def build(roots: Iterable[Path]) -> Report:
-    """Finds the runs below some folders and puts each in its places; a RunError if there is none."""
+    """Find the runs below some folders and the plans they belong to. Raises RunError if there are no runs."""
     roots = tuple(roots)
-    notes = [f"{root}: is no folder, so nothing was read from it" for root in roots if not root.is_dir()]
+    notes = [f"{root}: is not a folder" for root in roots if not root.is_dir()]
     found = gather(root for root in roots if root.is_dir())
     if not found:
         places = ", ".join(map(str, roots)) or "no folder"
@@ -191,23 +183,48 @@ def build(roots: Iterable[Path]) -> Report:
     folders = [run.folder.resolve() for run in found]
     for root in roots:
         if root.is_dir() and not any(folder.is_relative_to(root.resolve()) for folder in folders):
-            notes.append(f"{root}: holds no runs")
-    return Report(roots, tuple(found), _sections(found), tuple(notes))
+            notes.append(f"{root}: has no runs in it")
+    sections = _sections(found)
+    order = sorted(sections, key=lambda preset: _rank(preset, _has_results(sections[preset])))
+    ranks = {preset: rank for rank, preset in enumerate(order)}
+
+    def place(run: Found) -> tuple[Any, ...]:
+        preset = preset_of(run)
+        return _rank(preset, run.counts), ranks.get(preset, len(order)), run.task, _loss(run)
+
+    ordered = {preset: sections[preset] for preset in order}
+    return Report(roots, tuple(sorted(found, key=place)), ordered, tuple(notes))
+
+
+def _loss(run: Found) -> float:
+    """Return the test score of a run that counts, negated if necessary so that lower is better."""
+    if not run.counts or run.test is None or run.metric is None:
+        return 0.0
+    return -run.test if run.metric.higher_is_better else run.test
+
+
+def _has_results(sections: Sequence[Section]) -> bool:
+    return any(point.test is not None for section in sections for point in section.points)
+
+
+def _rank(preset: str, has_result: bool) -> tuple[bool, bool]:
+    """Return a sort key: results first, then unfinished runs, then the preset for trying out the software."""
+    return preset == TRIAL, not has_result
 
 
 def _sections(found: Iterable[Found]) -> dict[str, list[Section]]:
-    """The plans that have runs of their own: many share settings, and none is shown for what another shows already."""
+    """Return the plans that have runs. Plans share settings; a plan is left out if others already show all its runs."""
     groups: dict[str, list[Found]] = {}
     for run in found:
         if run.known and run.twin is None:
             groups.setdefault(run.group, []).append(run)
     sections: dict[str, list[Section]] = {}
     shown: dict[str, set[str]] = {}
-    for plan, ids in all_plans():
-        for task in dict.fromkeys(entry.task for entry in plan.entries):
-            here = {key: entry for key, entry in zip(ids, plan.entries, strict=True) if entry.task == task}
+    for plan, ids in [*all_plans(), *own_plans(run for runs in groups.values() for run in runs)]:
+        for task in dict.fromkeys(entry.task for entry in plan.runs):
+            here = {key: entry for key, entry in zip(ids, plan.runs, strict=True) if entry.task == task}
             with_runs, before = here.keys() & groups.keys(), shown.setdefault(plan.preset, set())
-            if plan.shows == "convergence":  # shows the same runs in another way
+            if plan.shows == "convergence":  # it shows the same runs in another way
                 worth = any(run.curve for key in with_runs for run in groups[key])
             else:
                 worth = bool(with_runs - before)
@@ -217,73 +234,11 @@ def _sections(found: Iterable[Found]) -> dict[str, list[Section]]:
     return sections
 
 
-def _section(plan: Plan, task: str, entries: Mapping[str, Entry], groups: Mapping[str, list[Found]]) -> Section:
+def _section(plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: Mapping[str, list[Found]]) -> Section:
     def runs(key: str) -> tuple[Found, ...]:
         return tuple(sorted(groups.get(key, []), key=lambda run: run.seed or 0))
 
-    points = tuple(
-        Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()
-    )
-    return Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, points)
-
-
-@cache
-def all_plans() -> list[tuple[Plan, list[str]]]:
-    """Every plan at every size on every task, with the ids of its entries; sizes that only presets have come last."""
-    found = [plans.load(name, size, tasks=plans.tasks(name, size)) for size in plans.SIZES for name in plans.names()]
-    return [(plan, [entry.id for entry in plan.entries]) for plan in (*found, *_other_sizes())]
-
-
-def _other_sizes() -> Iterator[Plan]:
-    """Sizes of presets that plans do not know, such as the demonstration's: as a table and as convergence."""
-    lines = {entry.cell: entry.line for entry in plans.load("table1", tasks=["jsb"]).entries}
-    sizes = dict.fromkeys(size for task in presets.tasks() for size in presets.sizes(task) if size not in plans.SIZES)
-    for size in sizes:
-        entries = [
-            Entry(task, lines[cell], {}, presets.load(task, cell, size))
-            for task in presets.tasks()
-            if size in presets.sizes(task)
-            for cell in presets.cells()
-        ]
-        yield Plan("results", size, "Results", "table", False, entries)
-        yield Plan("convergence", size, "Convergence", "convergence", False, entries)
-
-
-@cache
-def _presets() -> dict[str, str]:
-    """The preset of every config known by name, by its id with seed 0."""
-    known: dict[str, str] = {}
-    for task in presets.tasks():
-        for size in presets.sizes(task):
-            for cell in presets.cells():
-                known.setdefault(presets.config_id(presets.load(task, cell, size)), size)
-    for plan, ids in all_plans():
-        for key in ids:
-            known.setdefault(key, plan.preset)
-    return known
-
-
-@cache
-def _lines() -> dict[str, str]:
-    """The version that a config is of, by its id with seed 0."""
-    known: dict[str, str] = {}
-    for plan, ids in all_plans():
-        for key, entry in zip(ids, plan.entries, strict=True):
-            known.setdefault(key, entry.line)
-    return known
-
-
-def preset_of(run: Found) -> str:
-    """The preset whose settings, or whose plan's, a run has; empty if its settings are not known."""
-    return _presets().get(run.group, OWN) if run.known else ""
-
-
-def line_of(run: Found) -> str:
-    """The cell or version that a run is of, as tables name it; else the cell."""
-    return _lines().get(run.group, run.cell)
-
-
-@cache
-def paper() -> dict[str, dict[str, dict[str, float]]]:
-    """The paper's numbers: by table, task, and cell or version."""
-    return tomllib.loads(resources.files("rru.report").joinpath("paper.toml").read_text(encoding="utf-8"))
+    points = [Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()]
+    begun = {point.config.task.output for point in points if point.runs}  # an output that nobody has run is not missing
+    shown = tuple(point for point in points if point.config.task.output in begun)
+    return Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, shown)

@@ -1,4 +1,4 @@
-"""What several seeds of the same settings say: mean, spread, and whether a lead is more than luck."""
+"""Statistics over seeds: mean, deviation, and whether a lead is significant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,36 +7,36 @@ import numpy as np
 
 RESAMPLES = 10_000
 LEAST_SEEDS = 4
-"""Of fewer, resamples are too often one value alone, which has no deviation to measure by."""
+"""With fewer values, too many resamples repeat a single value, which has no deviation."""
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
+    """Return the arithmetic mean."""
     return float(np.mean(values))
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation of a sample (n - 1); None for a single value, which has none."""
+    """Return the sample standard deviation (n - 1); None for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """The studentised bootstrap interval of a mean; the same values always give the same interval.
+    """Return the studentised bootstrap interval of a mean. The result is deterministic.
 
-    The plain percentile interval is far too narrow for a few seeds: of five it misses the true mean in 17 % of cases
-    where it claims 5 %. Measured in each resample's own standard error, as here, it misses it in about 5 %.
+    The plain percentile interval is too narrow for a few seeds: with five it misses the true mean in 17 % of cases
+    instead of 5 %. The studentised interval misses it in about 5 %.
 
     **Arguments:**
 
     - `values`: at least four; for a paired comparison, the difference of each pair.
-    - `level`: how often such an interval should hold the true mean.
+    - `level`: how often such an interval should contain the true mean.
     """
     count = len(values)
     if count < LEAST_SEEDS:
         raise ValueError(f"an interval needs at least {LEAST_SEEDS} values, got {count}")
     sample = np.asarray(values, dtype=np.float64)
     drawn = sample[np.random.default_rng(0).integers(count, size=(RESAMPLES, count))]  # (resamples, count)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a resample of one value alone has no deviation
+    with np.errstate(divide="ignore", invalid="ignore"):  # a resample that repeats a single value has no deviation
         far = (drawn.mean(axis=1) - sample.mean()) / drawn.std(axis=1, ddof=1)
     least, most = np.quantile(
         np.nan_to_num(far, posinf=np.inf, neginf=-np.inf), [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf"
@@ -47,13 +47,13 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which line of a comparison is best.
+    """The best line of a comparison.
 
     **Arguments:**
 
-    - `best`: its name; empty if there are not two to compare.
-    - `shown`: whether it may be shown as the winner.
-    - `reason`: on what ground, or why not.
+    - `best`: its name; empty if there are fewer than two to compare.
+    - `shown`: whether to show it as the winner.
+    - `reason`: why, or why not.
     """
 
     best: str = ""
@@ -62,15 +62,15 @@ class Verdict:
 
 
 def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -> Verdict:
-    """The best of some lines.
+    """Find the best line.
 
     **Arguments:**
 
-    - `scores`: of each line, the score by seed.
-    - `higher_is_better`: whether more is better.
+    - `scores`: for each line, the score by seed.
+    - `higher_is_better`: whether a higher score is better.
 
-    **Returns:** with one seed each the best of them, said to be one seed; with several the best mean, which is shown as
-    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, leaves out
+    **Returns:** with one seed each, the best of them, marked as one seed. With several, the best mean; it is shown as
+    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, excludes
     zero.
     """
     scores = {line: values for line, values in scores.items() if values}
@@ -80,24 +80,26 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
     best, others = ranked[0], ranked[1:]
     if all(len(values) == 1 for values in scores.values()):
         if mean(list(scores[best].values())) == mean(list(scores[others[0]].values())):
-            return Verdict(reason="two are equal; one seed each")
+            return Verdict(reason="two are equal with one seed each")
         return Verdict(best, True, "one seed each, not significant")
     for other in others:
         differences = paired(scores[best], scores[other])
         if len(differences) < LEAST_SEEDS:
             few = f"{len(differences)} seed{'s' * (len(differences) != 1)} in common with {other}"
-            return Verdict(best, False, f"best mean, but not supported: {few}, {LEAST_SEEDS} are needed")
+            return Verdict(best, False, f"best mean, but not significant: {few}, {LEAST_SEEDS} are needed")
         low, high = interval(differences)
         if low <= 0 <= high:
             return Verdict(
-                best, False, f"best mean, but not supported: mean difference from {other} {_span(low, high)}"
+                best, False, f"best mean, but not significant: mean difference from {other} {_span(low, high)}"
             )
     low, high = interval(paired(scores[best], scores[others[0]]))
-    return Verdict(best, True, f"supported: mean difference from {others[0]}, the next best, {_span(low, high)}")
+    return Verdict(
+        best, True, f"significantly best: mean difference from {others[0]}, the next best, {_span(low, high)}"
+    )
 
 
 def paired(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
-    """The differences on the seeds that both have."""
+    """Return the differences for the seeds that both have."""
     return [one[seed] - other[seed] for seed in sorted(one) if seed in other]
 
 

@@ -1,4 +1,4 @@
-"""Drawing: elements whose every text and attribute is escaped, scales, ticks and colours."""
+"""Drawing helpers: SVG elements with all text and attributes escaped, ticks and colours."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ CROSS = "\N{MULTIPLICATION SIGN}"
 
 
 def element(name: str, *content: str, **attributes: object) -> Markup:
-    """An element of SVG. Attributes are written with `_` for `-`; those that are None are left out.
+    """Return an SVG element. Attribute names use `_` for `-`; attributes that are None are left out.
 
-    Content that is not `Markup` is text, and escaped.
+    Content that is not `Markup` is escaped.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
@@ -26,13 +26,13 @@ def element(name: str, *content: str, **attributes: object) -> Markup:
 
 
 def picture(width: int, height: int, *content: Markup, label: str, kind: str) -> Markup:
-    """A picture with its description; its marks, those with a `data-tip`, are reached with the arrow keys."""
+    """Return a picture with its description. The arrow keys move between its marks, the elements with a `data-tip`."""
     attributes = {"viewBox": f"0 0 {width} {height}", "class": kind, "role": "img", "tabindex": "0"}
     return element("svg", *content, aria_label=label, **attributes)
 
 
 def colour(part: float) -> str:
-    """From good (0) to poor (1)."""
+    """Return the colour of a value from 0 (good) to 1 (poor)."""
     place = min(max(part, 0.0), 1.0) * (len(COLOURS) - 1)
     index = min(int(place), len(COLOURS) - 2)
     mixed = (
@@ -43,7 +43,7 @@ def colour(part: float) -> str:
 
 
 def ink(background: str) -> str:
-    """Black or white, whichever is easier to read on a colour."""
+    """Return black or white, whichever is easier to read on a background colour."""
     channels = [int(background[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
     luminance = sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
@@ -51,7 +51,7 @@ def ink(background: str) -> str:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between two bounds, about so many."""
+    """Return about `count` round numbers between two bounds."""
     if not high > low:
         return [low]
     rough = (high - low) / count
@@ -63,11 +63,11 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which that part of the values lies: one of them."""
+    """Return a quantile of some values, without interpolation."""
     ranked = sorted(values)
     return ranked[min(int(part * len(ranked)), len(ranked) - 1)]
 
 
 def _short(value: object) -> object:
-    """Coordinates with no more digits than a screen can show."""
+    """Round coordinates to the precision of a screen."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

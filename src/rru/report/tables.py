@@ -1,20 +1,21 @@
-"""Tables of plans: a row for each task, a column for each cell or version, the paper's number beside ours."""
+"""Tables of plans: one row per task, one column per cell or version, with the paper's number next to ours."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rru import data
-from rru.report import words
-from rru.report.results import Point, Section, paper
+from rru.report import formatting
+from rru.report.identify import paper
+from rru.report.results import TRIAL, Point, Section
+from rru.tasks import Metric
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A place in a table.
+class Comparison:
+    """The result of one cell or version on one task, and the paper's number.
 
     **Arguments:**
 
-    - `point`: ours.
+    - `point`: our result.
     - `paper`: the paper's number, if it has one.
     - `winner`: whether it is shown as the best of its row.
     """
@@ -25,31 +26,44 @@ class Entry:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
+        """Ours minus the paper's."""
         return None if self.paper is None or self.point.test is None else self.point.test - self.paper
 
-    def comparison(self, higher_is_better: bool) -> str:
-        """Ours is `better` or `worse`; nothing if, in the digits shown, it is neither."""
-        if self.difference is None or words.signed(self.difference) == "0.00":
+    def verdict(self, higher_is_better: bool) -> str:
+        """Return whether ours is `better` or `worse`; empty if they agree in the digits shown."""
+        if self.difference is None or formatting.signed(self.difference) == "0.00":
             return ""
         return "better" if (self.difference > 0) == higher_is_better else "worse"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A task's results: `verdict` says who is best and on what ground, `progress` what is missing."""
+    """The results on one task: `verdict` says who is best and why, `progress` what is missing."""
 
     task: str
-    metric: str
-    higher_is_better: bool
-    entries: Sequence[Entry]
+    preset: str
+    metric: Metric
+    entries: Sequence[Comparison]
     verdict: str
     progress: str
+
+    @property
+    def ranking(self) -> list[Comparison]:
+        """The available results, best first."""
+        tested = [entry for entry in self.entries if entry.point.test is not None]
+        return sorted(tested, key=lambda entry: entry.point.test or 0.0, reverse=self.metric.higher_is_better)
+
+    def behind(self, entry: Comparison) -> str:
+        """Return the signed distance of a result from the best; empty for the best itself."""
+        best = self.ranking[0].point.test
+        if entry.point.test is None or best is None or entry.point.test == best:
+            return ""
+        return formatting.signed(entry.point.test - best)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A plan's table at one preset: `lines` are the heads of its columns."""
+    """A plan's table at one preset: `lines` are the names of its columns."""
 
     name: str
     preset: str
@@ -57,9 +71,19 @@ class Table:
     lines: Sequence[str]
     rows: Sequence[Row]
 
+    @property
+    def has_paper(self) -> bool:
+        """Whether the paper has a number for any of its results."""
+        return any(entry.paper is not None for row in self.rows for entry in row.entries)
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether any of its results is a mean over seeds."""
+        return any(len(entry.point.tests) > 1 for row in self.rows for entry in row.entries)
+
 
 def tables(sections: Sequence[Section]) -> list[Table]:
-    """The tables among a preset's sections."""
+    """Return the tables of a preset."""
     by_plan: dict[str, list[Section]] = {}
     for section in sections:
         if section.shows == "table":
@@ -70,14 +94,22 @@ def tables(sections: Sequence[Section]) -> list[Table]:
     ]
 
 
+def rankings(sections: Mapping[str, Sequence[Section]]) -> list[Row]:
+    """Return the rows that can have a winner: with at least two results, not from the preset for trying things out."""
+    rows = [
+        row for preset, found in sections.items() if preset != TRIAL for table in tables(found) for row in table.rows
+    ]
+    return [row for row in rows if len(row.ranking) > 1]
+
+
 def _row(section: Section) -> Row:
     of_paper, verdict = paper().get(section.name, {}).get(section.task, {}), section.verdict
     entries = [
-        Entry(point, of_paper.get(point.line), verdict.shown and point.line == verdict.best) for point in section.points
+        Comparison(point, of_paper.get(point.line), verdict.shown and point.line == verdict.best)
+        for point in section.points
     ]
-    said = f"{verdict.best}: {verdict.reason}" if verdict.best else verdict.reason or words.NONE
+    said = f"{verdict.best}: {verdict.reason}" if verdict.best else verdict.reason or formatting.NONE
     there = sum(entry.point.test is not None for entry in entries)
     if verdict.best and there < len(entries):
-        said = f"of the {there} there are, {said}"
-    metric = section.metric
-    return Row(data.entry(section.task).title, metric.label, metric.higher_is_better, entries, said, section.progress)
+        said = f"{said} ({there} of {len(entries)} have a result)"
+    return Row(section.points[0].config.title, section.preset, section.metric, entries, said, section.progress)

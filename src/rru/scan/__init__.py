@@ -1,57 +1,50 @@
-"""How a layer runs over time: back ends that all compute the same recurrence."""
+"""Runs a cell over time. All back ends compute the same recurrence."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from rru.scan import native, operator, reference
-from rru.scan.library import BUILT, DTYPES, warn_once
+from rru.scan import fused, native, onnx, operator, quantized, reference, stepper
+from rru.scan.library import BUILT, COMPUTED_IN, warn_once
+from rru.scan.recording import PLAIN, is_recorded, transform
 from rru.scan.reference import State, Steps
+from rru.scan.stepper import NativeStep, Stepper
 
-_dispatch_modes, _tracing_state = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
-_transforms = torch._C._functorch.peek_interpreter_stack
+__all__ = ["BACKENDS", "AnyCell", "NativeStep", "Stepper", "check_backend", "run", "step"]
 
-BACKENDS = ("auto", "reference", "native")
-_WORTH_PACKING = (
-    16  # steps times sequences: with fewer, the backward pass takes longer to pack the weights than it saves
-)
+BACKENDS = ("auto", "reference", "native", "fused")
+_ENOUGH_STEPS = 3  # from here on the native scan is faster, for any batch size
+_FEW_WEIGHTS = 100_000  # up to here it is faster for any number of steps
+_FEW_ROWS = 16  # below this number of steps times sequences it does not pack the weights, and is faster forward
 
 
 class AnyCell(Steps, Protocol):
-    """A cell as `rru.nn.Cell` has it."""
+    """The interface of `rru.nn.Cell` that this module uses."""
 
     name: ClassVar[str | None]
     kernel: ClassVar[str | None]
     built_as: type
     options: str
+    native_step: NativeStep | None
+    quantized: ClassVar[bool]
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of its weights."""
+    def some_weight(self) -> Tensor:
+        """Returns any parameter, to get the dtype of the weights."""
         ...
 
-    def weights(self) -> list[Tensor]:
-        """Its tensors, in the order of `from_weights`."""
-        ...
-
-    def own_weights(self) -> dict[str, Tensor] | None:
-        """Its tensors by name, where they are all plain ones of its own."""
+    def weights(self) -> dict[str, Tensor]:
+        """Returns the weights by name, in order."""
         ...
 
     def parameters(self) -> Iterator[Tensor]:
-        """What is learned."""
-        ...
-
-    def check_graph(self) -> None:
-        """Raises unless a graph can make the cell again."""
+        """Yields the learned parameters."""
         ...
 
 
 def check_backend(backend: str) -> None:
-    """Raises unless `backend` names a back end that can run here."""
+    """Raises unless `backend` is a known back end that is available in this build."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     if backend == "native" and not BUILT:
@@ -68,84 +61,86 @@ def run(
     reverse: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, State]:
-    """Runs `cell` over `inputs` (T, B, m): see `reference.scan` for the arguments and what comes back.
+    """Runs `cell` over `inputs` (T, B, m); arguments and results are those of `reference.scan`.
 
-    `backend="auto"` takes a native scan where there is one that can run this and it pays, else the reference. Both give
-    the same numbers and gradients; gradients of gradients only the reference has. In a graph either is one operator.
+    `backend="auto"` uses the native scan on CPUs if the cell has one, it can run here and it is faster; the fused scan
+    on other devices, after a check, or torch's own LSTM or GRU on CUDA; otherwise the reference. All give the same
+    outputs and gradients. In a compiled or exported graph, each is a single operator.
     """
     check_backend(backend)
+    if cell.quantized:
+        return quantized.scan(cell, inputs, state, lengths, reverse)
+    if onnx.is_exporting():
+        operator.graph_name(cell)  # raises unless the cell can be rebuilt from its options and weights
+        return onnx.scan(cell, inputs, state, lengths, seed, reverse)
     obstacle = _why_not_native(cell, inputs)
     if backend == "native" and obstacle:
         raise RuntimeError(f"backend 'native' cannot run this: {obstacle}; use 'auto' or 'reference'")
+    if backend == "fused":
+        if problem := fused.why_not(cell, inputs):
+            raise RuntimeError(f"backend 'fused' cannot run this: {problem}; use 'auto' or 'reference'")
+        return fused.scan(cell, inputs, state, lengths, seed, reverse)
+    if backend == "auto" and (results := fused.auto(cell, inputs, state, lengths, seed, reverse)):
+        return results
     if backend == "native" or (backend == "auto" and not obstacle and _pays(cell, inputs, state)):
+        if lengths is not None and inputs.requires_grad:
+            inputs = reference.without_padding(inputs, lengths)[0]  # zero gradient even if weights are infinite
         return native.scan(cell, inputs, state, lengths, seed, reverse)
     if not torch.compiler.is_compiling():
         return reference.scan(cell, inputs, state, lengths, seed, reverse)
-    cell.check_graph()
-    assert cell.name is not None
+    name = operator.graph_name(cell)
     autocast = reference.autocast_dtype(inputs.device.type)
     outputs, *last = operator.scan(
-        inputs, list(state), cell.weights(), lengths, seed, cell.name, cell.options, cell.dropout, reverse, autocast
+        inputs,
+        list(state),
+        list(cell.weights().values()),
+        lengths,
+        seed,
+        name,
+        cell.options,
+        cell.dropout,
+        reverse,
+        autocast,
     )
     return outputs, tuple(last)
 
 
 def step(cell: AnyCell, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """One step of `cell`, on x (B, m): outputs (B, p) and the new state; natively where no gradient is wanted."""
-    plain = type(x) in (Tensor, torch.nn.Parameter) and not _is_recorded()
-    weights = cell.own_weights() if plain and not _why_not_native(cell, x) else None
-    if weights is None or _differentiates(weights.values(), x, state):
-        return reference.step(cell, x, state, seed)
-    return native.step(cell, weights, x, state, seed)
-
-
-def step_again(cell: AnyCell, x: Tensor, state: Any) -> tuple[Tensor, Tensor] | None:
-    """A step like the last that this cell did natively, which needs no further check; None where it is not like it."""
-    if _is_recorded() or type(x) is not Tensor or type(state) is not Tensor:
-        return None
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or _transform():
-        return None
-    return native.step_again(cell, x, state)
-
-
-def _is_recorded() -> bool:
-    """Whether operators are being recorded or reinterpreted, so that nothing may bypass torch's dispatcher."""
-    return torch.compiler.is_compiling() or _tracing_state() is not None or bool(_dispatch_modes())
-
-
-def _transform() -> str:
-    """The derivatives being taken that native scans do not know; empty if none are."""
-    if _transforms() is not None:
-        return "native scans know nothing of torch.func's transforms"
-    if forward_ad._current_level >= 0:
-        return "native scans have no forward-mode derivatives"
-    return ""
+    """Runs one step on x (B, m), natively if no gradient is needed. Returns outputs (B, p) and the new state."""
+    if not is_recorded() and not _why_not_native(cell, x):
+        weights = cell.weights()
+        if all(type(tensor) in PLAIN for tensor in (x, *state, *weights.values())) and not _differentiates(
+            weights.values(), x, state
+        ):
+            return stepper.step(cell, weights, x, state, seed)
+    return reference.step(cell, x, state, seed)
 
 
 def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
-    """What keeps the native scans from running this cell on these inputs; empty if nothing does."""
-    if vars(cell.built_as).get("kernel") is None:
+    """Returns why the native scan cannot run this cell on these inputs; empty if it can."""
+    if cell.native_step is None:
         return f"{cell.built_as.__name__} has no native scan"
     if not inputs.is_cpu:
         return f"native scans run on the CPU, the input is on {inputs.device}"
-    if cell.dtype not in DTYPES:
-        return f"native scans compute in float32 and float64, the weights are {cell.dtype}"
+    dtype = cell.some_weight().dtype
+    if dtype not in COMPUTED_IN:
+        return f"native scans take weights of 16, 32 or 64 bits, these are {dtype}"
     if not torch.compiler.is_compiling():
-        if transform := _transform():
-            return transform
+        if problem := transform():
+            return problem
         if not BUILT:
             warn_once()
     return "" if BUILT else "the native scans are not part of this build"
 
 
 def _pays(cell: AnyCell, inputs: Tensor, state: State) -> bool:
-    """Whether there is enough to do; with few steps a native scan is faster forward, but not backward."""
+    """Returns whether the native scan is faster: not for one or two steps of a large layer, where packing decides."""
+    if torch.compiler.is_compiling():
+        return True
     steps, batch = inputs.shape[:2]
-    return (
-        torch.compiler.is_compiling()
-        or steps * batch >= _WORTH_PACKING
-        or not _differentiates(cell.parameters(), inputs, state)
-    )
+    if steps >= _ENOUGH_STEPS or cell.native_step is None or cell.native_step.size <= _FEW_WEIGHTS:
+        return True
+    return steps * batch < _FEW_ROWS and not _differentiates(cell.parameters(), inputs, state)
 
 
 def _differentiates(weights: Iterable[Tensor], inputs: Tensor, state: State) -> bool:

@@ -1,82 +1,157 @@
-"""The native library: opened where it was built, and how to call it."""
+"""Loads the native library, chooses the instruction set and calls functions by name.
 
+A function takes named numbers, and for each tensor its address and size in bytes. It checks all of them, so a mismatch
+between Python and C++ raises an error and never writes outside a tensor (native/arguments.h).
+"""
+
+import copy
 import ctypes
 import functools
+import os
+import struct
+import sys
 import warnings
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-DTYPES = (torch.float32, torch.float64)
-_FUNCTIONS = {  # the numbers native/isa.cpp knows them by
-    name: number
-    for number, name in enumerate(
-        f"{cell}_{way}" for cell in ("rru", "lstm", "gru", "mogrifier") for way in ("forward", "backward")
-    )
-}
+_SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+DTYPES = tuple(_SUFFIXES)
+"""The dtypes that the library computes in."""
+COMPUTED_IN = dict(zip(DTYPES, DTYPES, strict=True)) | {torch.bfloat16: torch.float32, torch.float16: torch.float32}
+"""By the dtype of the weights, the one that the library computes in."""
+_PARAMETERS = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
+_MISMATCH = 2
 
 
 def _open() -> ctypes.CDLL | None:
-    found = [path for path in Path(__file__).parent.glob("_native*") if path.suffix in (".so", ".pyd")]
-    return ctypes.CDLL(str(found[0])) if found else None
+    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    path = Path(__file__).with_name("_native" + suffix)
+    if not path.exists():
+        return None
+    library = ctypes.CDLL(str(path))
+    if not hasattr(library, "rru_instruction_sets"):
+        raise ImportError(f"{path.name} was built from older sources: reinstall rru to build it again")
+    library.rru_instruction_sets.restype = library.rru_error.restype = ctypes.c_char_p
+    return library
+
+
+def _choose_instruction_set(available: Sequence[str]) -> str:
+    """Returns the instruction set that RRU_ISA names, or else the best one."""
+    wanted = os.environ.get("RRU_ISA") or available[-1]
+    if wanted not in available:
+        raise ValueError(f"RRU_ISA must be one of {', '.join(available)} on this processor, got {wanted!r}")
+    return wanted
 
 
 _library = _open()
-if _library is not None:
-    _library.rru_run.argtypes = [*[ctypes.c_int] * 3, *[ctypes.c_void_p] * 2, *[ctypes.c_int] * 2]
-_isa = 0 if _library is None else _library.rru_best_isa()
 BUILT = _library is not None
-"""Whether there is a library."""
+"""Whether this build has the native library."""
+INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else tuple(_library.rru_instruction_sets().decode().split())
+"""The instruction sets that the library was compiled for and this processor supports, best last."""
+instruction_set = _choose_instruction_set(INSTRUCTION_SETS) if INSTRUCTION_SETS else ""
+"""The instruction set in use. Set the environment variable RRU_ISA to choose another: portable, avx2 or avx512."""
 
 
 @functools.cache
 def warn_once() -> None:
-    """Says, once, that there is none."""
+    """Warns, once, that the library is missing."""
     warnings.warn(
-        "rru was installed without its native scans, for want of a C++ compiler: layers run on plain PyTorch, several "
-        "times slower. Install a compiler (GCC or Clang) and reinstall rru to have them",
+        "this install of rru has no native library: layers run on plain PyTorch, several times slower. There are "
+        "wheels with it for Linux, Windows and macOS; elsewhere install a C++ compiler (GCC or Clang), then "
+        "`pip install --force-reinstall --no-deps --no-cache-dir --no-binary rru rru`",
         stacklevel=2,
     )
 
 
-class Function:
-    """A function of the library on `numbers`, to be called with the memory of tensors, as often as one likes.
+@functools.cache
+def _find(name: str) -> Any:
+    if _library is None:
+        raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
+    function = getattr(_library, name)
+    function.argtypes = _PARAMETERS
+    return function
 
-    `alone`: on the caller's thread, whatever `torch.set_num_threads` says.
+
+class Function:
+    """A library function bound to its numbers. It can be called any number of times on different tensors.
+
+    **Arguments:**
+
+    - `name`: the function, such as `"lstm_forward"`.
+    - `dtype`: float32 or float64.
+    - `numbers`: the numbers by name, in the order in which the function reads them.
+    - `alone`: use only the calling thread, regardless of `torch.set_num_threads`.
     """
 
-    __slots__ = ("_alone", "_double", "_name", "_number", "_numbers", "_where")
+    __slots__ = ("_alone", "_function", "_name", "_names", "_numbers", "_sizes", "_where")
 
-    def __init__(self, name: str, dtype: torch.dtype, numbers: Sequence[int], *, alone: bool = False) -> None:
-        if _library is None:
-            raise RuntimeError("the native scans are not part of this build; use backend='auto' or 'reference'")
-        self._name, self._number = name, _FUNCTIONS[name]
-        self._double, self._alone = dtype == torch.float64, alone
-        self._numbers = array("q", numbers)
+    def __init__(self, name: str, dtype: torch.dtype, numbers: Mapping[str, int], *, alone: bool = False) -> None:
+        self._name = f"{name}_{_SUFFIXES[dtype]}_{instruction_set}"
+        self._function = _find(self._name)
+        self._names = " ".join(numbers).encode()
+        self._numbers = array("q", numbers.values())
         self._where = self._numbers.buffer_info()[0]
+        self._alone = alone
+        self._sizes: array[int] | None = None
 
-    def __call__(self, addresses: "array[int]") -> None:
-        """Calls it on what is at `addresses`, in the order in which it reads them."""
-        where, count = addresses.buffer_info()
+    def seeded(self, seed: int, dropout: float) -> "Function":
+        """Returns this function with another seed of the dropout masks and another dropout rate."""
+        other = copy.copy(self)
+        other._numbers = self._numbers[:]
+        names = self._names.split()
+        other._numbers[names.index(b"seed")] = seed
+        other._numbers[names.index(b"dropout")] = struct.unpack("q", struct.pack("d", dropout))[0]  # a double's bits
+        other._where = other._numbers.buffer_info()[0]
+        return other
+
+    def memory_of(self, tensors: Sequence[Tensor]) -> "array[int]":
+        """Returns what `memory_of` returns, faster from the second call on: sizes follow from the numbers.
+
+        The tensors must be contiguous and of the shapes and dtype that the function takes.
+        """
+        if self._sizes is None:
+            memory = memory_of(tensors)
+            self._sizes = memory[1::2]
+            return memory
+        memory = array("Q", bytes(16 * len(tensors)))
+        memory[::2] = array("Q", map(Tensor.data_ptr, tensors))
+        memory[1::2] = self._sizes
+        return memory_of(tensors) if 0 in memory else memory  # which says what is wrong
+
+    def __call__(self, memory: "array[int]") -> None:
+        """Calls the function. `memory` comes from `memory_of`, with the tensors in the order the function reads them.
+
+        Raises MemoryError if memory or threads run out, and RuntimeError if the arguments do not match.
+        """
+        where, count = memory.buffer_info()
         threads = 1 if self._alone else torch.get_num_threads()
+        failed = self._function(self._names, self._where, where, count // 2, threads)
+        if not failed:
+            return
+        if failed != _MISMATCH:
+            raise MemoryError(f"the native function {self._name} could not allocate memory or start threads")
         assert _library is not None
-        if _library.rru_run(_isa, self._number, self._double, self._where, where, count, threads):
-            raise MemoryError(f"the native scan {self._name} could not get the memory or the threads it needs")
+        raise RuntimeError(
+            f"the native function {self._name} got wrong arguments ({_library.rru_error().decode()}); "
+            "if the library was built from other sources, reinstall rru"
+        )
 
 
-def addresses_of(tensors: Sequence[Tensor | None]) -> "array[int]":
-    """Where the values of the tensors are, 0 for one there is not."""
-    addresses = array("Q")
-    for tensor in tensors:
-        if tensor is None:
-            addresses.append(0)
-            continue
-        if not tensor.is_contiguous():
-            raise ValueError("the native scans take the memory of their tensors to be contiguous")
-        addresses.append(tensor.data_ptr())
-        if not addresses[-1] and tensor.numel():
-            raise ValueError(f"the native scans take tensors with memory, got a {type(tensor).__name__} without")
-    return addresses
+def memory_of(tensors: Sequence[Tensor]) -> "array[int]":
+    """Returns the address and size in bytes of each tensor, alternating. The tensors must be contiguous."""
+    memory = array("Q", bytes(16 * len(tensors)))
+    memory[::2] = array("Q", map(Tensor.data_ptr, tensors))
+    memory[1::2] = array("Q", [tensor.nbytes for tensor in tensors])
+    if not all(map(Tensor.is_contiguous, tensors)):
+        strides = next(tensor.stride() for tensor in tensors if not tensor.is_contiguous())
+        raise ValueError(f"native scans need contiguous tensors, got strides {strides}")
+    if 0 in memory:
+        for tensor in tensors:
+            if not tensor.data_ptr() and tensor.numel():
+                raise ValueError(f"native scans need tensors with storage, got a {type(tensor).__name__} without")
+    return memory

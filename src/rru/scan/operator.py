@@ -1,8 +1,8 @@
-"""The reference scan as one operator, `rru::scan`: all that torch.compile and torch.export see of the loop.
+"""The reference scan as a single operator, `rru::scan`, for torch.compile and torch.export.
 
-Traced step by step, a graph would grow with the sequence and so would the time to compile it. An operator takes only
-tensors, numbers and strings, so a cell travels as its registered name, its options (JSON) and the list of its weights.
-The backward pass runs the scan once more and differentiates it.
+If the loop were traced step by step, the graph and its compile time would grow with the sequence length. An operator
+takes only tensors, numbers and strings, so a cell is passed as its registered name, its options (JSON) and its weights.
+The backward pass runs the scan again and differentiates it.
 """
 
 from typing import Any, Protocol
@@ -16,15 +16,32 @@ from rru.scan.reference import Steps
 
 
 class Rebuilt(Protocol):
-    """A class of cells that can be made again from what a graph knows of them."""
+    """A cell class whose cells can be rebuilt from what a graph stores."""
 
     def from_weights(self, weights: list[Tensor], options: str, dropout: float) -> Steps:
-        """The cell of these weights and options."""
+        """Builds a cell from its weights and options."""
         ...
 
 
 registered: dict[str, Rebuilt] = {}
-"""Classes of cells by name; `rru.register_cell` adds to it."""
+"""Cell classes by name; `rru.register_cell` adds to it."""
+
+
+def graph_name(cell: Any) -> str:
+    """Returns the registered name of a cell; raises if a graph cannot rebuild it from its options and weights."""
+    name = cell.name or ""
+    known: Any = registered.get(name)
+    if known is not cell.built_as:
+        raise RuntimeError(
+            f"{cell.built_as.__name__} must be registered (rru.register_cell) to be compiled or exported"
+        )
+    others = [name for name, _ in cell.named_children() if name != "parametrizations"]
+    others += [name for name, _ in cell.named_buffers(recurse=False)]
+    if others:
+        raise RuntimeError(
+            f"{cell.built_as.__name__} has state besides its weights, which a graph cannot store: {others}"
+        )
+    return str(name)
 
 
 def _scan(
@@ -39,13 +56,13 @@ def _scan(
     reverse: bool,
     autocast: torch.dtype | None,
 ) -> list[Tensor]:
-    """The reference scan on plain arguments: [outputs, *last state]."""
+    """Runs the reference scan on plain arguments. Returns [outputs, *last state]."""
     if cell not in registered:
         raise RuntimeError(f"this graph has a cell named {cell!r}: register it (rru.register_cell) before running it")
     steps = registered[cell].from_weights(weights, options, dropout)
     if autocast is None:
         outputs, last = reference.scan(steps, inputs, tuple(state), lengths, seed, reverse)
-    else:  # the backward pass of a compiled graph runs outside the user's autocast block, so the operator has its own
+    else:  # a compiled graph's backward pass runs outside the user's autocast block, so enter one here
         with torch.autocast(inputs.device.type, dtype=autocast):
             outputs, last = reference.scan(steps, inputs, tuple(state), lengths, seed, reverse)
     return [outputs, *last]
@@ -64,15 +81,15 @@ def scan(
     reverse: bool,
     autocast: torch.dtype | None,
 ) -> list[Tensor]:
-    """As `reference.scan`, for graphs."""
+    """Runs `reference.scan` as an operator. Returns [outputs, *last state]."""
     check_lengths(lengths, inputs.shape[0])
     results = _scan(inputs, state, weights, lengths, seed, cell, options, dropout, reverse, autocast)
-    return [result.clone(memory_format=torch.contiguous_format) for result in results]  # never an input's own memory
+    return [result.clone(memory_format=torch.contiguous_format) for result in results]  # outputs must not alias inputs
 
 
 @scan.register_fake
 def _(inputs: Tensor, state: list[Tensor], weights: list[Tensor], lengths: Tensor | None, *rest: Any) -> list[Tensor]:
-    # Shapes and types follow from one step of the cell itself, so that no cell has to state them a second time.
+    # Run one step of the cell to get shapes and dtypes, so that cells need not declare them.
     outputs, *last = _scan(inputs[0].unsqueeze(0), state, weights, lengths, *rest)
     return [outputs.new_empty(inputs.shape[0], *outputs.shape[1:]), *map(_empty_like, last)]
 
@@ -91,12 +108,12 @@ def scan_backward(
     reverse: bool,
     autocast: torch.dtype | None,
 ) -> list[Tensor]:
-    """Gradients of [inputs, *state, *weights]."""
+    """Returns the gradients of [inputs, *state, *weights], given those of [outputs, *last state]."""
 
     def forward(inputs: Tensor, state: list[Tensor], weights: list[Tensor]) -> list[Tensor]:
         return _scan(inputs, state, weights, lengths, seed, cell, options, dropout, reverse, autocast)
 
-    # torch.func differentiates inside an operator, where autograd itself is switched off.
+    # Autograd is off inside an operator, but torch.func works.
     differentiate = torch.func.vjp(forward, inputs, state, weights)[1]
     for_inputs, for_state, for_weights = differentiate(gradients)
     found = [for_inputs, *for_state, *for_weights]

@@ -1,6 +1,6 @@
-"""The recurrence over time in plain PyTorch: the definition every other back end is checked against.
+"""The loop over time in plain PyTorch. It is the definition that every other back end is tested against.
 
-What a cell computes is in its own file (`nn/rru.py` holds the paper's Eq. 1-6); this is the loop around it.
+The equations are in the cells' own files: `nn/rru.py` has the paper's Eq. 1-6.
 """
 
 from typing import Protocol
@@ -14,37 +14,37 @@ State = tuple[Tensor, ...]
 
 
 class Steps(Protocol):
-    """A cell as a scan sees it: one part before the loop, one inside it, one after it."""
+    """The part of a cell that a scan uses: methods to run before, inside and after the loop."""
 
     @property
     def dropout(self) -> float:
-        """The share that dropout drops."""
+        """The dropout rate."""
         ...
 
     def bound(self, matrices: torch.dtype | None) -> "Steps":
-        """The cell on its weights as they are now, its matrices cast to the given type."""
+        """Returns a copy that holds the current weights, with matrices cast to the given dtype."""
         ...
 
     @property
     def mask_size(self) -> int:
-        """How many features of a step dropout acts on."""
+        """The number of features per step that dropout acts on."""
         ...
 
     def project(self, x: Tensor) -> Tensor:
-        """What needs no state, for all steps at once: inputs (..., m) to (..., anything)."""
+        """Maps the inputs of all steps (..., m) to (..., any size), before the loop."""
         ...
 
     def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
-        """What depends on the step before: (B, anything), state and dropout mask to features (B, ...) and new state."""
+        """Maps projected inputs (B, any size), state and dropout mask to features (B, any size) and the new state."""
         ...
 
     def readout(self, features: Tensor) -> Tensor:
-        """What no later step needs, for all steps at once: features (..., g) to outputs (..., p)."""
+        """Maps the features of all steps (..., any size) to outputs (..., p), after the loop."""
         ...
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:
-    """What autocast casts to on this type of device; None where it is off."""
+    """Returns the dtype that autocast uses on this device type; None if autocast is off."""
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return None
     return torch.get_autocast_dtype(device)
@@ -58,17 +58,24 @@ def scan(
     seed: Tensor | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, State]:
-    """Runs `cell` over `inputs` (T, B, m) from `state`, a tuple of (B, n): outputs (T, B, p) and the last state.
+    """Runs `cell` over a sequence.
 
-    `lengths` (B,) says where each sequence ends: inputs after that are not read, and outputs there are zero. `seed`
-    turns dropout on. `reverse` runs from each sequence's own end to its start; outputs stay in the order of inputs.
+    **Arguments:**
+
+    - `cell`: the cell.
+    - `inputs`: (T, B, m).
+    - `state`: the initial state, a tuple of (B, n).
+    - `lengths`: (B,), the length of each sequence. Inputs after it are ignored, and outputs there are zero.
+    - `seed`: the seed of the dropout masks; None turns dropout off.
+    - `reverse`: run each sequence from its end to its start. Outputs stay in the order of the inputs.
+
+    **Returns:** outputs (T, B, p) and the last state.
     """
     cell = cell.bound(autocast_dtype(inputs.device.type))
     steps, batch = inputs.shape[:2]
     ended = None
     if lengths is not None:
-        ended = (torch.arange(steps, device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(2)  # (T, B, 1)
-        inputs = inputs.masked_fill(ended, 0)  # not times zero: padding may hold NaN
+        inputs, ended = without_padding(inputs, lengths)
 
     projected = cell.project(inputs).unbind()  # T of (B, g)
     features = list(projected)
@@ -82,8 +89,14 @@ def scan(
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), state
 
 
+def without_padding(inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns inputs (T, B, m) with zeros after the end of each sequence, and a mask of these steps (T, B, 1)."""
+    ended = (torch.arange(inputs.shape[0], device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(2)
+    return inputs.masked_fill(ended, 0), ended  # multiplying by zero would keep NaN in the padding
+
+
 def step(cell: Steps, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """One step: x (B, m) to outputs (B, p) and the new state."""
+    """Runs one step on x (B, m). Returns outputs (B, p) and the new state."""
     projected = cell.project(x)  # (B, g)
     keep = None if seed is None else dropout_mask(seed, 0, len(x), cell.mask_size, cell.dropout, projected.dtype)
     features, state = cell.step(projected, state, keep)

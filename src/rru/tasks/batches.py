@@ -1,4 +1,4 @@
-"""Windows of long sequences, and batches of them that can be had in any order."""
+"""Cut sequences into windows and group them into batches."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,15 +11,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step of training reads. T = steps of the longest sequence, B = sequences.
+    """The input of one training step. T is the length of the longest sequence, B the number of sequences.
 
     **Arguments:**
 
-    - `inputs`: token numbers (T, B), piano rolls (T, B, 88) or pixels (T, B, 1).
-    - `targets`: (T, B), (T, B, 88), or for a classification (B,).
-    - `lengths`: (B,), how many steps of each sequence count; None where all do.
-    - `fresh`: whether the state starts anew rather than from the batch before.
-    - `tokens`: how many steps count in all.
+    - `inputs`: token ids (T, B), piano rolls (T, B, 88) or pixels (T, B, 1).
+    - `targets`: (T, B), (T, B, 88), or (B,) for classification.
+    - `lengths`: (B,), the length of each sequence, or None if all have T steps.
+    - `fresh`: whether to start from the initial state instead of the state of the previous batch.
+    - `tokens`: the total number of steps, without padding.
     """
 
     inputs: Tensor
@@ -29,12 +29,12 @@ class Batch:
     tokens: int
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
+        """Returns the batch on another device."""
         lengths = None if self.lengths is None else self.lengths.to(device)
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device), lengths=lengths)
 
     def part(self, start: int, end: int) -> "Batch":
-        """The sequences from number `start` up to, without, number `end`."""
+        """Returns the sequences from `start` up to, but not including, `end`."""
         inputs = self.inputs[:, start:end].contiguous()
         targets = (self.targets[start:end] if self.targets.dim() == 1 else self.targets[:, start:end]).contiguous()
         lengths = None if self.lengths is None else self.lengths[start:end]
@@ -43,9 +43,9 @@ class Batch:
 
 
 class Batches:
-    """The batches of an epoch, each made when it is asked for, whichever were asked for before.
+    """The batches of an epoch, built on access, in any order.
 
-    **Arguments:** `count`: how many there are; `make`: makes the one of a number from 0 to `count` - 1.
+    **Arguments:** `count`: the number of batches; `make`: builds the batch of an index from 0 to `count` - 1.
     """
 
     def __init__(self, count: int, make: Callable[[int], Batch]) -> None:
@@ -63,7 +63,7 @@ class Batches:
 
 
 def windows(steps: int, context: int, stride: int) -> list[tuple[int, int]]:
-    """Start and length of the windows of `steps` inputs, `stride` apart; the rest is one shorter window."""
+    """Returns start and length of windows over `steps` inputs, `stride` apart. The last one may be shorter."""
     if steps < 1:
         return []
     starts = range(0, max(steps - context + stride, 1), stride)
@@ -71,7 +71,7 @@ def windows(steps: int, context: int, stride: int) -> list[tuple[int, int]]:
 
 
 def groups(count: int, size: int) -> list[slice]:
-    """`count` things in groups of `size`, the incomplete last one merged into the one before it."""
+    """Divides `count` items into groups of `size`. An incomplete last group is merged into the previous one."""
     if count < 1:
         return []
     starts = [size * number for number in range(max(count // size, 1))]
@@ -79,12 +79,12 @@ def groups(count: int, size: int) -> list[slice]:
 
 
 def shuffled(count: int, size: int, generator: torch.Generator) -> list[NDArray[np.int64]]:
-    """The numbers of `count` things in a random order, group by group."""
+    """Returns the indices of `count` items in random order, in groups of `size`."""
     order: NDArray[np.int64] = torch.randperm(count, generator=generator).numpy()
     return [order[group] for group in groups(count, size)]
 
 
 def by_length(lengths: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    """The numbers of things, those of like length together in groups of at most `size`, so that little is padded."""
-    order = np.argsort(-lengths, kind="stable")  # longest first: what needs most memory comes at once
+    """Returns the indices of items in groups of at most `size`, sorted by length to reduce padding."""
+    order = np.argsort(-lengths, kind="stable")  # longest first, so that running out of memory shows at once
     return [order[start : start + size] for start in range(0, len(order), size)]

@@ -1,7 +1,7 @@
-"""Classification of whole sequences: whether a review is positive, which digit an image shows."""
+"""Sequence classification: texts, images of digits, and sequences of numbers."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,30 +10,43 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rru.data import Images, LabelledImages, LabelledTexts, Reviews, permutation
+from rru.data import SPLITS, Images, LabelledImages, LabelledSequences, LabelledTexts, Reviews, Sequences, permutation
 from rru.nn import checks
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled
-from rru.tasks.models import device_of, image_model, review_model
-from rru.tasks.task import SPLITS, Task, limited
+from rru.tasks.metrics import ACCURACY
+from rru.tasks.models import device_of, image_model, review_model, sequence_model
+from rru.tasks.task import Task, limited
 
 LABEL_SMOOTHING = 0.1
 PIXELS = 784
+MOST_SHOWN = 40  # classes in a confusion matrix
 
 
 class ClassificationTask(Task):
-    """What classifications share. Score: `accuracy`, in percent.
+    """Base class of the classification tasks. The metric is `accuracy`, in percent; `macro_f1` is reported too.
+
+    Macro F1 is the mean over classes of the harmonic mean of precision and recall, in percent. Classes that are neither
+    in the split nor predicted do not count.
 
     **Arguments:**
 
-    - `name`, `context`, `batch_size`: as for `Task`.
-    - `lengths`: how many steps each sequence of each split has.
+    - `name`, `context`, `batch_size`: see `Task`.
+    - `lengths`: the length of every sequence, by split.
+    - `classes`: the names of the classes.
     """
 
-    metric = "accuracy"
-    higher_is_better = True
+    metric = ACCURACY
 
-    def __init__(self, name: str, context: int, batch_size: int, lengths: Mapping[str, NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        context: int,
+        batch_size: int,
+        lengths: Mapping[str, NDArray[np.int64]],
+        classes: Sequence[str],
+    ) -> None:
         super().__init__(name, context, batch_size)
+        self.classes = tuple(classes)
         self._lengths = lengths
         for split in SPLITS:
             if not len(lengths[split]):
@@ -46,39 +59,58 @@ class ClassificationTask(Task):
         order = shuffled(len(self._lengths["train"]), self.batch_size, generator)
         return Batches(len(order), lambda number: self._batch("train", order[number]))
 
-    def loss(self, model: nn.Module, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        batch = batch.to(device_of(model))
+    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         logits, _ = model(batch.inputs, lengths=batch.lengths)  # (B, classes)
         return F.cross_entropy(logits, batch.targets, label_smoothing=LABEL_SMOOTHING), None
 
     @abstractmethod
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
-        """The sequences of these numbers, trimmed to the longest."""
+        """Returns the sequences of the given indices, padded to the longest."""
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
-        right, loss = 0, 0.0
+        confusion, loss = self._confusion(model, split)
+        right, f1 = float(confusion.trace()), macro_f1(confusion)
+        return {"accuracy": 100 * right / float(confusion.sum()), "macro_f1": 100 * f1, "loss": loss}
+
+    def _details(self, model: nn.Module) -> dict[str, Any]:
+        if len(self.classes) > MOST_SHOWN:
+            return {}
+        return {"classes": list(self.classes), "confusion": self._confusion(model, "test")[0].tolist()}
+
+    def _confusion(self, model: nn.Module, split: str) -> tuple[NDArray[np.int64], float]:
+        """Returns how often each class (rows) was taken for each (columns), and the mean loss."""
+        count, loss = len(self.classes), 0.0
+        confusion = np.zeros((count, count), np.int64)
         lengths = self._lengths[split]
         for numbers in by_length(lengths, self.batch_size):
             batch = self._batch(split, numbers).to(device_of(model))
             logits, _ = model(batch.inputs, lengths=batch.lengths)
             each = F.cross_entropy(logits, batch.targets, label_smoothing=LABEL_SMOOTHING, reduction="none")
             loss += float(each.double().sum())
-            right += int((logits.argmax(dim=-1) == batch.targets).sum())
-        return {"accuracy": 100 * right / len(lengths), "loss": loss / len(lengths)}
+            pairs = (batch.targets * count + logits.argmax(dim=-1)).cpu().numpy()
+            confusion += np.bincount(pairs, minlength=count * count).reshape(count, count)
+        return confusion, loss / len(lengths)
+
+
+def macro_f1(confusion: NDArray[np.int64]) -> float:
+    """Returns the macro F1 of a confusion matrix (true classes, predicted classes), from 0 to 1."""
+    right, total = np.diag(confusion), confusion.sum(axis=0) + confusion.sum(axis=1)
+    there = total > 0
+    return float((2 * right[there] / total[there]).mean())
 
 
 class ReviewTask(ClassificationTask):
-    """Whether a review is positive, from its last `context` words; one without words is read as one unknown word.
+    """Classify texts, such as reviews, by their last `context` words. An empty text is one unknown word.
 
     **Arguments:**
 
-    - `name`: what it is called.
-    - `reviews`: the reviews, and their vocabulary.
-    - `context`: the most words of a review.
-    - `batch_size`: reviews in a batch.
-    - `embedding_size`: of a word, unless the model's options have it.
-    - `limit`, `evaluation_limit`: the most reviews to train on, and to validate and test on, taken evenly over all,
-      which may lie sorted by label; default: all.
+    - `name`: the name of the task.
+    - `reviews`: the reviews and their vocabulary.
+    - `context`: the maximum number of words of a review.
+    - `batch_size`: reviews per batch.
+    - `embedding_size`: default size of word embeddings; the options of the model override it.
+    - `limit`, `evaluation_limit`: the maximum number of reviews for training, and for validation and test each. They
+      are evenly spaced, since reviews may be sorted by label. Default: all.
     """
 
     def __init__(
@@ -101,11 +133,11 @@ class ReviewTask(ClassificationTask):
             used = limited(len(some), split, limit, evaluation_limit)
             self._chosen[split] = np.arange(used) * len(some) // max(used, 1)
             lengths[split] = np.clip(np.diff(some.offsets)[self._chosen[split]], 1, context)
-        super().__init__(name, context, batch_size, lengths)
+        super().__init__(name, context, batch_size, lengths, reviews.classes)
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
         options = {"embedding_size": self._embedding_size, **cell_options}
-        return review_model(cell, options, budget, len(self.vocabulary))
+        return review_model(cell, options, budget, len(self.vocabulary), len(self.classes))
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         lengths = self._lengths[split][numbers]
@@ -119,15 +151,16 @@ class ReviewTask(ClassificationTask):
 
 
 class ImageTask(ClassificationTask):
-    """Which digit an image shows, read pixel by pixel, each from 0 to 1.
+    """Classify images of digits, read pixel by pixel with values from 0 to 1.
 
     **Arguments:**
 
-    - `name`: what it is called.
+    - `name`: the name of the task.
     - `images`: the images.
-    - `permuted`: whether pixels come in the order of `rru.data.permutation()`, rather than row by row.
-    - `batch_size`: images in a batch.
-    - `limit`, `evaluation_limit`: the most images to train on, and to validate and test on; default: all.
+    - `permuted`: whether to read pixels in the order of `rru.data.permutation()` instead of row by row.
+    - `batch_size`: images per batch.
+    - `limit`, `evaluation_limit`: the maximum number of images for training, and for validation and test each.
+      Default: all.
     """
 
     def __init__(
@@ -142,14 +175,14 @@ class ImageTask(ClassificationTask):
         evaluation_limit: int | None = None,
     ) -> None:
         if context != PIXELS:
-            raise ValueError(f"context must be {PIXELS}, every pixel of an image; got {context}")
+            raise ValueError(f"context must be {PIXELS}, the pixels of an image; got {context}")
         self.permuted = checks.flag("permuted", permuted)
         self._order = permutation() if permuted else np.arange(PIXELS)
         self._images: dict[str, LabelledImages] = {split: getattr(images, split) for split in SPLITS}
         lengths: dict[str, NDArray[np.int64]] = {}
         for split, some in self._images.items():
             lengths[split] = np.full(limited(len(some), split, limit, evaluation_limit), PIXELS)
-        super().__init__(name, context, batch_size, lengths)
+        super().__init__(name, context, batch_size, lengths, [str(digit) for digit in range(10)])
 
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
         return image_model(cell, cell_options, budget)
@@ -160,3 +193,52 @@ class ImageTask(ClassificationTask):
         inputs = torch.from_numpy(np.ascontiguousarray(pixels.T)).float().div_(255)[..., None]  # (784, B, 1)
         targets = torch.from_numpy(some.labels[numbers].astype(np.int64))
         return Batch(inputs, targets, None, fresh=True, tokens=inputs.numel())
+
+
+class SequenceTask(ClassificationTask):
+    """Classify sequences of numbers by their last `context` steps.
+
+    **Arguments:**
+
+    - `name`: the name of the task.
+    - `sequences`: the sequences, scaled.
+    - `context`: the maximum number of steps of a sequence.
+    - `batch_size`: sequences per batch.
+    - `limit`, `evaluation_limit`: the maximum number of sequences for training, and for validation and test each. They
+      are evenly spaced. Default: all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sequences: Sequences,
+        *,
+        context: int,
+        batch_size: int,
+        limit: int | None = None,
+        evaluation_limit: int | None = None,
+    ) -> None:
+        self._sequences: dict[str, LabelledSequences] = {split: getattr(sequences, split) for split in SPLITS}
+        self._chosen: dict[str, NDArray[np.int64]] = {}
+        lengths: dict[str, NDArray[np.int64]] = {}
+        for split, some in self._sequences.items():
+            used = limited(len(some), split, limit, evaluation_limit)
+            self._chosen[split] = np.arange(used) * len(some) // max(used, 1)
+            lengths[split] = np.minimum(np.diff(some.offsets)[self._chosen[split]], context)
+        super().__init__(name, context, batch_size, lengths, sequences.classes)
+
+    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
+        columns = self._sequences["train"].values.shape[1]
+        return sequence_model(cell, cell_options, budget, columns, len(self.classes))
+
+    def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
+        some, lengths = self._sequences[split], self._lengths[split][numbers]
+        values = np.zeros((int(lengths.max()), len(numbers), some.values.shape[1]), np.float32)  # (T, B, columns)
+        chosen = self._chosen[split][numbers]
+        for column, (sequence, length) in enumerate(zip(chosen, lengths, strict=True)):
+            end = int(some.offsets[sequence + 1])
+            values[:length, column] = some.values[end - length : end]
+        targets = torch.from_numpy(some.labels[chosen].astype(np.int64))
+        return Batch(
+            torch.from_numpy(values), targets, torch.from_numpy(lengths), fresh=True, tokens=int(lengths.sum())
+        )

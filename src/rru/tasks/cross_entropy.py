@@ -1,4 +1,4 @@
-"""The cross-entropy of a linear head over many classes, without ever holding the logits of a whole batch."""
+"""Cross-entropy of a linear head over many classes, without storing the logits of a whole batch."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-MANY_CLASSES = 1024  # with fewer, logits are small and two passes cost no more
-ROWS = 256  # at once: their logits stay in the processor's cache
+MANY_CLASSES = 1024  # with fewer, the logits are small and the plain computation is as fast
+ROWS = 256  # per block, so that the logits stay in the CPU cache
 
 
 def head_cross_entropy(head: nn.Linear, features: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy of `head(features)`.
+    """Returns the mean cross-entropy of `head(features)`.
 
-    With many classes it is computed some rows at a time, the gradients along with it: half the time, and for the
-    paper's batches of words a gigabyte less. Such gradients cannot be differentiated again.
+    With many classes, loss and gradients are computed together in blocks of rows. This takes half the time, and a
+    gigabyte less memory for the word batches of the paper. These gradients cannot be differentiated again.
 
-    **Arguments:** `features` (N, p), `targets` (N,): the numbers of the right classes.
+    **Arguments:** `features` (N, p), `targets` (N,): class indices.
 
     **Returns:** a scalar.
     """
@@ -29,7 +29,7 @@ def head_cross_entropy(head: nn.Linear, features: Tensor, targets: Tensor) -> Te
 
 
 class _InRows(torch.autograd.Function):
-    """Loss and gradients in one pass: the softmax that the one needs is most of the other."""
+    """Computes loss and gradients in one pass, since both need the softmax."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

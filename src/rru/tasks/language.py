@@ -1,4 +1,4 @@
-"""Language: which word or character comes next."""
+"""Language modelling: predict the next word, character or byte."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,42 +9,43 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rru.data import Text
+from rru.data import SPLITS, Text
 from rru.tasks.batches import Batch, Batches, groups, shuffled, windows
+from rru.tasks.metrics import BPC, PERPLEXITY
 from rru.tasks.models import device_of, language_model
-from rru.tasks.task import SPLITS, Task, limited
+from rru.tasks.task import Task, limited
 
-FRESH_SHARE = 0.1  # of the batches of a stateful epoch
+FRESH_SHARE = 0.1  # fraction of batches in a stateful epoch that start from zeros
 LINE_END = "<eos>"
-EVALUATION_LOGITS = 1 << 24  # at most so many at once
+EVALUATION_LOGITS = 1 << 24  # maximum number of logits per batch
 
 
 class LanguageTask(Task):
-    """Predicts each token of a text from those before it.
+    """Predict each token of a text from the tokens before it.
 
-    Stateful training runs over `batch_size` equal, contiguous streams of the text side by side: a batch is the next
-    `context` tokens of each and goes on from the state of the batch before, but for one in ten, drawn at random, that
-    starts from plain zeros. What is left at the end of the streams, less than a batch, is not trained on. Training
-    that is not stateful takes windows `context` // 2 apart, shuffled, each from the cell's own initial state.
+    Stateful training divides the text into `batch_size` equal, contiguous streams. A batch is the next `context` tokens
+    of each stream and continues from the state of the previous batch, except for a random tenth of the batches, which
+    start from zeros. The rest at the end of the streams, less than a batch, is not used. Stateless training shuffles
+    windows that start every `context` // 2 tokens, each from the initial state of the cell.
 
-    Evaluation takes windows `context` // 2 apart and counts of each only the tokens that the one before did not have,
-    so that every token counts once, and all but those of the first window with at least half a window before them. A
-    window starts as training does: from plain zeros if that is stateful, else from the cell's own initial state.
+    Evaluation uses windows that start every `context` // 2 tokens, and scores only the tokens that the previous window
+    did not contain. So every token is scored once, and after the first window with at least half a window of context.
+    As in training, a window starts from zeros if stateful, else from the initial state of the cell.
 
-    Scores: for words `perplexity`, the exponential of the mean nats of a token; for characters `bpc`, the mean bits.
-    Without line ends (the paper's convention) every token is a word. Where the text has them (the field's), perplexity
-    counts them as words; it is also given as `perplexity_with_line_ends`, to be clear beside `perplexity_of_words`,
-    which leaves out how well line ends were predicted.
+    Metrics: `perplexity` for words, the exponential of the mean nats per token; `bpc` for characters and bytes, the
+    mean bits per token. If the text has line ends as tokens, `perplexity` counts them. It is then also reported as
+    `perplexity_with_line_ends`, and `perplexity_of_words` leaves out the predictions of line ends.
 
     **Arguments:**
 
-    - `name`: what it is called.
-    - `text`: the tokens, and their vocabulary.
-    - `context`: tokens of a window.
-    - `batch_size`: windows, or streams, in a batch.
-    - `stateful`: whether the state is carried on in training.
-    - `embedding_size`: of a token, unless the model's options have it.
-    - `limit`, `evaluation_limit`: the most tokens to train on, and to validate and test on; default: all.
+    - `name`: the name of the task.
+    - `text`: the tokens and their vocabulary.
+    - `context`: tokens per window.
+    - `batch_size`: windows or streams per batch.
+    - `stateful`: whether training carries the state from batch to batch.
+    - `embedding_size`: default size of token embeddings; the options of the model override it.
+    - `limit`, `evaluation_limit`: the maximum number of tokens for training, and for validation and test each.
+      Default: all.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LanguageTask(Task):
         super().__init__(name, context, batch_size)
         self.vocabulary = text.vocabulary
         self.stateful = stateful
-        self.metric = "perplexity" if text.vocabulary.kind == "words" else "bpc"
+        self.metric = PERPLEXITY if text.vocabulary.kind.startswith("words") else BPC
         self._embedding_size = embedding_size
         self._texts: dict[str, NDArray[Any]] = {}
         for split in SPLITS:
@@ -92,13 +93,12 @@ class LanguageTask(Task):
         order = shuffled(self._training_windows(), self.batch_size, generator)
         return Batches(len(order), lambda number: self._batch("train", order[number] * self._stride, self.context))
 
-    def loss(self, model: nn.Module, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        batch = batch.to(device_of(model))
-        loss, last = model(batch.inputs, None if batch.fresh else state, targets=batch.targets)
-        return loss, _detached(last) if self.stateful else None
+    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        loss, last = model(batch.inputs, state, targets=batch.targets)
+        return loss, last if self.stateful else None
 
     def _training_windows(self) -> int:
-        """How many whole windows the training text has, half a window apart."""
+        """Returns the number of full windows in the training text."""
         return (self._predictions - self.context) // self._stride + 1
 
     def _stream_batch(self, number: int, fresh: bool) -> Batch:
@@ -106,13 +106,13 @@ class LanguageTask(Task):
         return self._batch("train", np.arange(self.batch_size) * stream + number * self.context, self.context, fresh)
 
     def _batch(self, split: str, starts: NDArray[np.int64], steps: int, fresh: bool = True) -> Batch:
-        """Windows of so many steps from these starts."""
+        """Returns the windows of `steps` tokens at the given starts."""
         places = np.arange(steps + 1)[:, None] + starts  # (T + 1, B)
         tokens = torch.from_numpy(self._texts[split][places].astype(np.int64))
         return Batch(tokens[:-1], tokens[1:], None, fresh, steps * len(starts))
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
-        line_end = self.vocabulary.ids.get(LINE_END, -1) if self.metric == "perplexity" else -1
+        line_end = self.vocabulary.ids.get(LINE_END, -1) if self.metric is PERPLEXITY else -1
         nats, count, end_nats, ends = 0.0, 0, 0.0, 0
         for batch, skip in self._evaluation_batches(split):
             batch = batch.to(device_of(model))
@@ -124,7 +124,7 @@ class LanguageTask(Task):
                 at_end = targets == line_end
                 end_nats, ends = end_nats + float(each[at_end].sum()), ends + int(at_end.sum())
         mean = nats / count
-        if self.metric == "bpc":
+        if self.metric is BPC:
             return {"bpc": mean / float(np.log(2)), "loss": mean}
         scores = {"perplexity": _exponential(mean), "loss": mean}
         if line_end >= 0:
@@ -133,7 +133,7 @@ class LanguageTask(Task):
         return scores
 
     def _evaluation_batches(self, split: str) -> Iterator[tuple[Batch, int]]:
-        """Windows of equal length side by side, each batch with how many first steps of it do not count."""
+        """Yields batches of windows of equal length, with the number of leading steps that are not scored."""
         (_, first), *others = windows(len(self._texts[split]) - 1, self.context, self._stride)
         yield self._batch(split, np.zeros(1, np.int64), first), 0
         skip = self.context - self._stride
@@ -145,10 +145,6 @@ class LanguageTask(Task):
             yield self._batch(split, np.array([start]), length), skip
 
 
-def _detached(state: Any) -> Any:
-    return state.detach() if isinstance(state, Tensor) else tuple(part.detach() for part in state)
-
-
 def _exponential(nats: float) -> float:
-    """Infinite, rather than an error, where it is too large a number."""
+    """Returns exp(nats), or infinity where `math.exp` would raise OverflowError."""
     return float(torch.tensor(nats, dtype=torch.float64).exp())

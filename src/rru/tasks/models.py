@@ -1,4 +1,4 @@
-"""The models of the tasks: an embedding where inputs are tokens, recurrent layers, a linear head."""
+"""Models of the tasks: an embedding for tokens, recurrent layers and a head."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,20 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rru.data import KEYS
 from rru.nn import Layer, hidden_size_for, layer_class
 from rru.tasks.cross_entropy import head_cross_entropy
 
+Head = Callable[[int, int], nn.Linear]
+
 
 class Recurrent(nn.Module):
-    """What both models share.
+    """Base class of the models.
 
     **Arguments:**
 
-    - `layers`: the recurrent layers, steps first.
-    - `features`: how many features of theirs the head reads.
-    - `outputs`: how many numbers the head gives.
-    - `vocabulary_size`: how many tokens there are; None where inputs are features already.
-    - `zero_state`: whether sequences start from plain zeros rather than from the cell's own initial state.
+    - `layers`: the recurrent layers, with time as the first dimension.
+    - `features`: input size of the head.
+    - `outputs`: output size of the head.
+    - `vocabulary_size`: the number of tokens, or None if inputs are features.
+    - `zero_state`: whether sequences start from zeros instead of the initial state of the cell.
+    - `head`: builds the head from `features` and `outputs`; for music also those of `rru.tasks.joint`.
     """
 
     def __init__(
@@ -31,11 +35,12 @@ class Recurrent(nn.Module):
         *,
         vocabulary_size: int | None = None,
         zero_state: bool = False,
+        head: Head = nn.Linear,
     ) -> None:
         super().__init__()
         self.embedding = None if vocabulary_size is None else nn.Embedding(vocabulary_size, layers.input_size)
         self.layers = layers
-        self.head = nn.Linear(features, outputs)
+        self.head = head(features, outputs)
         self.zero_state = zero_state
         if self.embedding is not None:
             nn.init.uniform_(self.embedding.weight, -1, 1)
@@ -43,7 +48,7 @@ class Recurrent(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def run(self, inputs: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
-        """The layers' outputs (T, B, p) and last state, from tokens (T, B) or features (T, B, m)."""
+        """Runs the layers on tokens (T, B) or features (T, B, m). Returns outputs (T, B, p) and final state."""
         x = inputs.to(self.head.weight.dtype) if self.embedding is None else self.embedding(inputs)  # (T, B, m)
         if state is None and self.zero_state:
             state = self.initial_state(x.shape[1])
@@ -51,7 +56,7 @@ class Recurrent(nn.Module):
         return output, last
 
     def initial_state(self, batch: int) -> Tensor | tuple[Tensor, ...]:
-        """The state that sequences start from where none is given, (layers, B, n) for each part of it."""
+        """Returns the default initial state, (layers, B, n) each."""
         state = self.layers.initial_state(batch)
         if not self.zero_state:
             return state
@@ -59,7 +64,7 @@ class Recurrent(nn.Module):
 
 
 class SequenceModel(Recurrent):
-    """Logits for every step, from the output sequence: music and language."""
+    """Returns logits for every step, from the outputs of the layers. For music and language."""
 
     def forward(
         self,
@@ -70,18 +75,18 @@ class SequenceModel(Recurrent):
         skip: int = 0,
         targets: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """Runs over whole sequences.
+        """Run the model over sequences.
 
         **Arguments:**
 
         - `inputs`: tokens (T, B) or features (T, B, m).
-        - `state`: the layers' state to start from; default: see `zero_state`.
-        - `lengths`: (B,), how many steps of each sequence count.
-        - `skip`: how many first steps are only read, their logits left out.
-        - `targets`: (T - skip, B), the right classes, if it is the loss that is wanted.
+        - `state`: the initial state of the layers. Default: see `zero_state`.
+        - `lengths`: (B,), the length of each sequence.
+        - `skip`: the number of leading steps without logits.
+        - `targets`: (T - skip, B), class indices. If given, the loss is returned instead of logits.
 
-        **Returns:** logits (T - skip, B, outputs), or with `targets` their mean cross-entropy, which then takes less
-        time and memory; and the state at each sequence's end.
+        **Returns:** logits (T - skip, B, outputs); with a `JointHead` its conditions; or with `targets` the mean
+        cross-entropy, which takes less time and memory; and the state at the end of each sequence.
         """
         output, last = self.run(inputs, state, lengths)
         output = output[skip:]  # (T - skip, B, p)
@@ -91,46 +96,48 @@ class SequenceModel(Recurrent):
 
 
 class Classifier(Recurrent):
-    """Logits for every sequence, from the last layer's final state h at the sequence's own end."""
+    """Returns logits for every sequence, from the state h of the last layer at the end of the sequence."""
 
     def forward(self, inputs: Tensor, state: Any = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Runs over whole sequences.
+        """Run the model over sequences.
 
-        **Arguments:** as for `SequenceModel`.
+        **Arguments:** see `SequenceModel`.
 
-        **Returns:** logits (B, outputs), and the state at each sequence's end.
+        **Returns:** logits (B, outputs), and the state at the end of each sequence.
         """
         _, last = self.run(inputs, state, lengths)
         h = last if isinstance(last, Tensor) else last[0]  # (layers, B, n)
         return self.head(h[-1]), last
 
 
-KEYS = 88
-
-
-def music_model(cell: str, options: Mapping[str, Any], budget: int) -> Recurrent:
-    """Logits of the 88 keys of the next step; arguments as for `sized_model`."""
-    return sized_model(SequenceModel, cell, options, budget, input_size=KEYS, outputs=KEYS)
+def music_model(cell: str, options: Mapping[str, Any], budget: int, head: Head = nn.Linear) -> Recurrent:
+    """Builds a model that predicts the 88 keys of the next step. See `sized_model`."""
+    return sized_model(SequenceModel, cell, options, budget, input_size=KEYS, outputs=KEYS, head=head)
 
 
 def language_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, *, zero_state: bool) -> Recurrent:
-    """Logits of the next of so many tokens; `options` have their `embedding_size`."""
+    """Builds a model that predicts the next of `tokens` tokens. `options` must have `embedding_size`."""
     options = dict(options)
     size = options.pop("embedding_size")
     sizes = {"input_size": size, "outputs": tokens, "vocabulary_size": tokens}
     return sized_model(SequenceModel, cell, options, budget, **sizes, zero_state=zero_state)
 
 
-def review_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int) -> Recurrent:
-    """Logits of negative and positive, of texts of so many tokens; `options` have their `embedding_size`."""
+def review_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, classes: int = 2) -> Recurrent:
+    """Builds a classifier of texts with `tokens` different tokens. `options` must have `embedding_size`."""
     options = dict(options)
     size = options.pop("embedding_size")
-    return sized_model(Classifier, cell, options, budget, input_size=size, outputs=2, vocabulary_size=tokens)
+    return sized_model(Classifier, cell, options, budget, input_size=size, outputs=classes, vocabulary_size=tokens)
 
 
 def image_model(cell: str, options: Mapping[str, Any], budget: int) -> Recurrent:
-    """Logits of the ten digits, of images read pixel by pixel."""
+    """Builds a classifier of the ten digits, for images read pixel by pixel."""
     return sized_model(Classifier, cell, options, budget, input_size=1, outputs=10)
+
+
+def sequence_model(cell: str, options: Mapping[str, Any], budget: int, columns: int, classes: int) -> Recurrent:
+    """Builds a classifier of sequences with `columns` numbers at each step."""
+    return sized_model(Classifier, cell, options, budget, input_size=columns, outputs=classes)
 
 
 def sized_model(
@@ -143,17 +150,18 @@ def sized_model(
     outputs: int,
     vocabulary_size: int | None = None,
     zero_state: bool = False,
+    head: Head = nn.Linear,
 ) -> Recurrent:
-    """The model with the largest hidden size whose parameters, all counted, do not exceed `budget`.
+    """Build the model with the largest hidden size that has at most `budget` parameters in total.
 
     **Arguments:**
 
     - `kind`: `SequenceModel` or `Classifier`.
     - `cell`: the name of a registered cell.
-    - `options`: the layer's keyword arguments: `num_layers`, `dropout`, and the cell's own.
-    - `budget`: the most parameters the model may have.
-    - `input_size`: features of an input step, or of a token's embedding.
-    - `outputs`, `vocabulary_size`, `zero_state`: as for `Recurrent`.
+    - `options`: keyword arguments of the layer: `num_layers`, `dropout` and the options of the cell.
+    - `budget`: the maximum number of parameters.
+    - `input_size`: features per input step, or the size of token embeddings.
+    - `outputs`, `vocabulary_size`, `zero_state`, `head`: see `Recurrent`.
     """
     layer = layer_class(cell)
     _check_options(cell, layer, options)
@@ -161,7 +169,7 @@ def sized_model(
     def build(hidden_size: int) -> Recurrent:
         layers: Layer = layer(input_size, hidden_size, **options)
         features = hidden_size if kind is Classifier else layers.output_size
-        return kind(layers, features, outputs, vocabulary_size=vocabulary_size, zero_state=zero_state)
+        return kind(layers, features, outputs, vocabulary_size=vocabulary_size, zero_state=zero_state, head=head)
 
     return build(hidden_size_for(budget, build))
 
@@ -174,9 +182,9 @@ def _check_options(cell: str, layer: Callable[..., Layer], options: Mapping[str,
     allowed = [name for name in dict.fromkeys(known) if name not in fixed]
     for name in options:
         if name not in allowed:
-            raise ValueError(f"options of the cell {cell!r} must be among {', '.join(allowed)}; got {name!r}")
+            raise ValueError(f"options of cell {cell!r} must be among {', '.join(allowed)}; got {name!r}")
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The device a model's weights are on."""
+    """Returns the device of a model."""
     return next(model.parameters()).device

@@ -1,34 +1,35 @@
-"""What every task gives: model, batches, loss and metric."""
+"""The base class of tasks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rru.data import SPLITS
 from rru.nn import checks
 from rru.tasks.batches import Batch, Batches
-
-SPLITS = ("train", "valid", "test")
+from rru.tasks.metrics import Metric
+from rru.tasks.models import device_of
 
 
 class Task(ABC):
-    """How a data set becomes batches, model, loss and metric.
+    """Defines batches, model, loss and metric for a data set.
 
     **Arguments:**
 
-    - `name`: what it is called.
-    - `context`: the most steps of a sequence that are run over at once.
-    - `batch_size`: sequences in a batch of training; the last batch may have more.
+    - `name`: the name of the task.
+    - `context`: the maximum number of steps per sequence.
+    - `batch_size`: sequences per training batch. The last batch may have more.
     """
 
-    metric: str
-    """The score that matters, one of those `evaluate` gives."""
+    metric: Metric
+    """The main metric, whose `key` is a key of the result of `evaluate`."""
 
-    higher_is_better: ClassVar[bool] = False
-    """Whether a larger `metric` is a better one."""
+    breaks_ties = False
+    """Whether of two epochs with the same metric the one with the lower loss is better, for small validation splits."""
 
     def __init__(self, name: str, context: int, batch_size: int) -> None:
         self.name = name
@@ -37,42 +38,46 @@ class Task(ABC):
 
     @abstractmethod
     def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        """A new model, with weights from torch's generator.
+        """Build a new model. Weights are drawn from the default generator of torch.
 
         **Arguments:**
 
         - `cell`: the name of a registered cell.
-        - `cell_options`: the layer's keyword arguments: `num_layers`, `dropout`, the cell's own; where inputs are
-          tokens also `embedding_size`.
-        - `budget`: the most parameters the whole model may have; its hidden size is the largest that fits.
+        - `cell_options`: keyword arguments of the layer: `num_layers`, `dropout` and the options of the cell; if inputs
+          are tokens, also `embedding_size`.
+        - `budget`: the maximum number of parameters of the model, which determines its hidden size.
         """
 
     @abstractmethod
     def steps_per_epoch(self) -> int:
-        """How many batches an epoch of training has."""
+        """Returns the number of batches per training epoch."""
 
     @abstractmethod
     def epoch(self, generator: torch.Generator) -> Batches:
-        """The batches of one epoch of training. Their order depends on nothing but the generator's state."""
+        """Returns the batches of one training epoch. Their order depends only on the state of the generator."""
 
-    @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        """What training makes small.
+        """Computes the training loss of a batch, on the device of the model.
 
         **Arguments:**
 
-        - `model`: as `model` gives it.
-        - `batch`: one of an epoch's.
-        - `state`: what the batch before gave; not used where the batch is fresh.
+        - `model`: a model from `model`.
+        - `batch`: a batch from `epoch`.
+        - `state`: the state that the previous batch returned; ignored if the batch is fresh.
 
-        **Returns:** the loss, a scalar to differentiate; and the state for the next batch, free of gradients, or None
-        where none is carried on.
+        **Returns:** the loss, a scalar; and the detached state for the next batch, or None if the task is stateless.
         """
+        loss, carried = self._loss(model, batch.to(device_of(model)), None if batch.fresh else state)
+        return loss, map_state(Tensor.detach, carried)
+
+    @abstractmethod
+    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        """Implements `loss` for a batch on the device of the model."""
 
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Every score of a model on a split: `metric`, others by name, and `loss` in the unit of training's.
+        """Evaluate a model on a split. Returns `metric`, further metrics by name, and `loss` as in training.
 
-        **Arguments:** `split`: `train`, `valid` or `test`, read as a test is read.
+        **Arguments:** `split`: `train`, `valid` or `test`.
         """
         checks.choice("split", split, SPLITS)
         with _evaluating(model):
@@ -80,12 +85,28 @@ class Task(ABC):
 
     @abstractmethod
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
-        """As `evaluate`, the model being ready for it."""
+        """Implements `evaluate` for a model in evaluation mode."""
+
+    def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
+        """Returns whether the scores of an epoch are better than the best so far."""
+        one, other = scores[self.metric.key], best[self.metric.key]
+        if self.breaks_ties and one == other:
+            return scores["loss"] < best["loss"]
+        return self.metric.better(one, other)
+
+    def details(self, model: nn.Module) -> dict[str, Any]:
+        """Returns what the report shows of the test split besides scores, as JSON values; empty if there is nothing."""
+        with _evaluating(model):
+            return self._details(model)
+
+    def _details(self, model: nn.Module) -> dict[str, Any]:
+        """Implements `details` for a model in evaluation mode."""
+        return {}
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and gradients; afterwards every module is in the mode it was in."""
+    """Switches to evaluation mode without gradients, and restores the mode of every module afterwards."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -96,7 +117,14 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def map_state(change: Callable[[Tensor], Tensor], state: Any) -> Any:
+    """Applies a function to each tensor of a recurrent state: a tensor, a tuple of states, or None."""
+    if isinstance(state, Tensor):
+        return change(state)
+    return None if state is None else tuple(map_state(change, part) for part in state)
+
+
 def limited(count: int, split: str, limit: int | None, evaluation_limit: int | None) -> int:
-    """How many of the `count` things of a split are used under its limit; None is no limit."""
+    """Returns how many of the `count` items of a split to use. A limit of None uses all."""
     name, most = ("limit", limit) if split == "train" else ("evaluation_limit", evaluation_limit)
     return count if most is None else min(count, checks.positive(name, most))

@@ -1,16 +1,19 @@
-"""Training: the optimiser, the folder of a run, and the loop that takes a task to its result."""
+"""Training: the optimiser, the run folder, and the training loop."""
 
 from rru.training.distributed import Processes, SeenRun, joined
+from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
-from rru.training.files import RunError
+from rru.training.from_config import assemble, evaluate, train_config
 from rru.training.loop import train
 from rru.training.radam import RAdam
-from rru.training.result import Result
+from rru.training.result import ENDED, Result
 from rru.training.run import Run
-from rru.training.stop import stop_on_signals
+from rru.training.runs import find_runs, run_folder
+from rru.training.stop import stop_on_signals, stopped_within
 from rru.training.tensorboard import tensorboard
 
 __all__ = [
+    "ENDED",
     "Ended",
     "Evaluated",
     "Event",
@@ -24,8 +27,14 @@ __all__ = [
     "Started",
     "Stepped",
     "Watch",
+    "assemble",
+    "evaluate",
+    "find_runs",
     "joined",
+    "run_folder",
     "stop_on_signals",
+    "stopped_within",
     "tensorboard",
     "train",
+    "train_config",
 ]

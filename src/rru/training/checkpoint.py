@@ -1,15 +1,19 @@
-"""Checkpoints without pickle: tensors as safetensors, all else as JSON, in folders that are whole or not there.
+"""Checkpoints without pickle: tensors as safetensors, everything else as JSON, in folders written atomically.
 
-A run keeps its last two. Each is a folder `checkpoint/000012` with
+A run keeps its last two. Each is a folder such as `checkpoint/000012` with
 
-- `model.safetensors`: the model's weights under their own names;
-- `state.safetensors` and `state.json`: optimiser, generators, the recurrent state carried on, and the counters;
-- `manifest.json`: sizes and checksums of these.
+- `model.safetensors`: the model's `state_dict`;
+- `state.safetensors` and `state.json`: optimiser, random generators, carried recurrent state, and counters;
+- `manifest.json`: sizes and checksums of these files.
 """
 
 import json
+import os
 import re
 import shutil
+import struct
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,21 +21,25 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from rru.training.files import Damaged, RunError, read_folder, write_folder
+from rru.files import Damaged, open_file, own_folder, read_folder, write_folder
+from rru.training.errors import RunError
 
 MODEL = "model.safetensors"
 _TENSORS = "state.safetensors"
 _TREE = "state.json"
+HEADER_LIMIT = 16 << 20  # bytes of the header of a safetensors file
+SLACK = 64 << 20  # bytes that a file may have beyond the tensors of its model
+STATE_FACTOR = 16  # largest state of a run, as a multiple of its model: optimisers keep two tensors for each
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run continues from.
+    """The state a run resumes from.
 
     **Arguments:**
 
     - `model`: the model's `state_dict`.
-    - `state`: whatever else there is: dicts, lists and tuples of tensors, numbers, strings, None, nested at will.
+    - `state`: everything else: nested dicts, lists and tuples of tensors, numbers, strings and None.
     """
 
     model: dict[str, Tensor]
@@ -40,16 +48,19 @@ class Checkpoint:
 
 @dataclass
 class Checkpoints:
-    """The checkpoints of a run, the last two of them kept.
+    """The checkpoints of a run; keeps the last two.
 
-    **Arguments:** `folder`: where they are; need not be there yet.
+    **Arguments:** `folder`: the folder they are in; need not exist yet.
     """
 
     folder: Path
     _good: int | None = field(default=None, init=False)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Writes one more, then removes all but this and the one before it that is known to be good, or is newest."""
+        """Writes a checkpoint, then removes all others except the last one known to be good.
+
+        If none has been loaded or saved yet, it keeps the newest instead.
+        """
         newest = max(self._numbers(), default=0)
         number, before = newest + 1, newest if self._good is None else self._good
         tree, tensors = flatten(checkpoint.state)
@@ -64,16 +75,19 @@ class Checkpoints:
                 shutil.rmtree(self._path(old), ignore_errors=True)
         self._good = number
 
-    def load(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest that is whole.
+    def load(self, model: Mapping[str, Tensor] | None = None) -> tuple[Checkpoint | None, list[str]]:
+        """Loads the newest undamaged checkpoint.
 
-        **Returns:** it, or None if there never was one; and what is the matter with each newer one. If there are some
-        but none is whole, that is a `RunError`: starting anew in silence would throw work away.
+        Raises RunError if there are checkpoints but all are damaged, because silently starting over would lose work.
+
+        **Arguments:** `model`: the `state_dict` of the model; files too large to belong to it are not read.
+
+        **Returns:** the checkpoint, or None if there are none; and a message for each newer, damaged one.
         """
         damages: list[str] = []
         for number in sorted(self._numbers(), reverse=True):
             try:
-                checkpoint = read_checkpoint(self._path(number))
+                checkpoint = read_checkpoint(self._path(number), model)
             except Damaged as damage:
                 damages.append(str(damage))
                 continue
@@ -81,27 +95,29 @@ class Checkpoints:
             return checkpoint, damages
         if damages:
             raise RunError(
-                f"{self.folder}: no checkpoint here can be read: {'; '.join(damages)}. "
-                "Remove this folder to have the run start from its beginning"
+                f"{self.folder}: no readable checkpoint: {'; '.join(damages)}. "
+                "Remove this folder to start the run again"
             )
         return None, []
 
     def clear(self) -> None:
-        """Removes them all, for a run that has ended."""
+        """Removes all checkpoints, once the run has ended."""
         for number in self._numbers():
             shutil.rmtree(self._path(number), ignore_errors=True)
 
     def _numbers(self) -> list[int]:
-        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        if not own_folder(self.folder).is_dir():
+            return []
+        names = [path.name for path in self.folder.iterdir()]
         return [int(name) for name in names if re.fullmatch(r"[0-9]{6,12}", name)]
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:06}"
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """One checkpoint from its folder; `Damaged` if it is not as it was written."""
-    files = read_folder(path)
+def read_checkpoint(path: Path, model: Mapping[str, Tensor] | None = None) -> Checkpoint:
+    """Reads a checkpoint from its folder; raises `Damaged` if a file is missing, changed or too large for the model."""
+    files = read_folder(path, limited(model, STATE_FACTOR) if model else _check_header)
     for name in (MODEL, _TENSORS, _TREE):
         if name not in files:
             raise Damaged(f"{path / name}: missing from the manifest")
@@ -115,8 +131,59 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(unpack(files[MODEL], path / MODEL), state)
 
 
+def limited(model: Mapping[str, Tensor], factor: int = 1) -> Callable[[Path], None]:
+    """Returns a check for `read_folder`: raises `Damaged` for files larger than `factor` models and some slack."""
+    most = SLACK + factor * sum(tensor.nbytes for tensor in model.values())
+
+    def check(file: Path) -> None:
+        if (size := file.lstat().st_size) > most:
+            raise Damaged(f"{file}: has {size} bytes; at most {most} fit this model")
+        _check_header(file)
+
+    return check
+
+
+def _check_header(file: Path) -> None:
+    if file.suffix == ".safetensors":
+        declared(file)
+
+
+def _type(name: str) -> str:
+    """Returns torch's name of a type in a safetensors file, such as F32."""
+    for letters, words in (("BF", "bfloat"), ("F", "float"), ("I", "int"), ("U", "uint")):
+        if name.startswith(letters) and name.removeprefix(letters).isdigit():
+            return words + name.removeprefix(letters)
+    return name.lower()
+
+
+def declared(file: Path) -> dict[str, str]:
+    """Reads the header of a safetensors file, not its tensors; raises `Damaged` if its sizes are not the file's.
+
+    **Returns:** shape and type of each tensor by name, as in `(2, 3) of float32`.
+    """
+    try:
+        with open_file(file, sys.maxsize) as content:
+            size = os.fstat(content.fileno()).st_size
+            (length,) = struct.unpack("<Q", content.read(8))
+            if length > HEADER_LIMIT:
+                raise ValueError(f"its header has {length} bytes; at most {HEADER_LIMIT} are allowed")
+            header = json.loads(content.read(length))
+        header.pop("__metadata__", None)
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+        if size != 8 + length + end:
+            raise ValueError(f"it has {size} bytes, but its header needs {8 + length + end}")
+        return {
+            str(name): f"{tuple(map(int, entry['shape']))} of {_type(str(entry['dtype']))}"
+            for name, entry in header.items()
+        }
+    except OSError as error:
+        raise Damaged(f"{file}: cannot be read ({error.strerror or error})") from error
+    except (struct.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Damaged(f"{file}: is not a safetensors file ({error})") from error
+
+
 def pack(tensors: dict[str, Tensor]) -> bytes:
-    """Tensors by name as the bytes of a safetensors file. Names that share memory are written each for itself."""
+    """Returns the content of a safetensors file with these tensors. Tensors that share memory are stored separately."""
     seen: set[int] = set()
     apart: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -124,22 +191,28 @@ def pack(tensors: dict[str, Tensor]) -> bytes:
         memory = tensor.untyped_storage().data_ptr()
         apart[name] = tensor.clone() if memory in seen else tensor
         seen.add(memory)
-    return safetensors.torch.save(apart)
+    try:
+        return safetensors.torch.save(apart)
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # safetensors panics if it gets no memory; not an Exception
+            size = sum(each.nbytes for each in apart.values())
+            raise MemoryError(f"not enough memory to save {size} bytes") from None
+        raise
 
 
 def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; `Damaged`, naming `path`, if it is none.
+    """Returns the tensors in the content of a safetensors file; raises `Damaged`, naming `path`, if it is invalid.
 
-    Each is copied to memory of torch's own: how memory is aligned can change the last bit of a product.
+    Copies each tensor to memory allocated by torch, because alignment can change the last bit of a product.
     """
     try:
         return {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
-    except Exception as error:  # safetensors has errors of its own, and lets those of torch and struct through
+    except Exception as error:  # safetensors raises its own errors and those of torch and struct
         raise Damaged(f"{path}: is not a safetensors file ({error})") from error
 
 
 def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Takes nested containers apart: a tree JSON can hold, and the tensors its places refer to by name."""
+    """Splits nested containers into a JSON-compatible tree and the tensors it refers to by name."""
     tensors: dict[str, Tensor] = {}
 
     def visit(value: Any, path: str) -> Any:
@@ -160,7 +233,7 @@ def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:
 
 
 def restore(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """Puts together again what `flatten` took apart."""
+    """Rebuilds the value that `flatten` split."""
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()

@@ -1,12 +1,12 @@
-"""One run over several processes: each has its part of every batch, and all take the same steps.
+"""Data-parallel training: several processes train one run, each on its part of every batch.
 
-`torchrun --nproc-per-node 2 -m rru train jsb` starts them. Every process has the whole model. It computes the loss of
-its part of a batch, weighted by how much of the batch that is; gradients are summed over all processes, and each then
-does the optimiser's step for itself. The first process alone evaluates and writes; all others read what it wrote, so
-the run's folder must be one that all can see.
+Start them with `torchrun --nproc-per-node 2 -m rru train jsb`. Every process has the whole model. It computes the loss
+of its part of the batch, weighted by its share of the batch; the gradients are summed over all processes, and each
+process then takes the same optimiser step. Only the first process evaluates and writes; the others read what it
+wrote, so all processes need access to the run folder.
 
-Without dropout the numbers are those of one process with the same batches, up to rounding. Dropout draws other masks in
-each process.
+Without dropout, the numbers equal those of a single process with the same batches, up to rounding. With dropout, each
+process draws its own masks.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from rru.tasks import map_state
 from rru.training.checkpoint import Checkpoint, Checkpoints
-from rru.training.files import RunError
+from rru.training.errors import RunError
 from rru.training.run import Run
 
 if TYPE_CHECKING:
     from rru.tasks import Batch
 
-PATIENCE = timedelta(days=1)  # the first process may evaluate for long; if one dies, torchrun ends the others
+PATIENCE = timedelta(days=1)  # the first process may evaluate for hours; if a process dies, torchrun ends the others
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, seen from one of them. Without arguments: the only one.
+    """The processes that train a run, seen from one of them. Default: a single process.
 
     **Arguments:**
 
-    - `rank`: which of them this is, from 0.
-    - `count`: how many there are.
-    - `device`: where its model is.
+    - `rank`: the rank of this process, from 0.
+    - `count`: the number of processes.
+    - `device`: the device of this process's model.
     """
 
     rank: int = 0
@@ -50,11 +51,16 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether it is the one that evaluates, writes and shows."""
+        """Whether this process is the one that evaluates, writes files and shows progress."""
         return self.rank == 0
 
     def part(self, batch: Batch) -> tuple[Batch, float]:
-        """This process's part of a batch, and how much of it that is."""
+        """Returns this process's part of a batch and its share, from 0 to 1.
+
+        Raises RunError if the batch has fewer sequences than there are processes.
+        """
+        if self.count == 1:
+            return batch, 1.0
         sequences = batch.inputs.shape[1]
         if sequences < self.count:
             raise RunError(
@@ -62,10 +68,10 @@ class Processes:
                 "start fewer processes, or choose a larger task.batch_size"
             )
         start, end = self._bounds(sequences)
-        return (batch if self.count == 1 else batch.part(start, end)), (end - start) / sequences
+        return batch.part(start, end), (end - start) / sequences
 
     def sum_gradients(self, model: nn.Module, loss: float) -> float:
-        """Sums gradients over all processes, and the loss, which is returned."""
+        """Sums the gradients over all processes in place, and returns the sum of the losses."""
         if self.count == 1:
             return loss
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -79,7 +85,7 @@ class Processes:
 
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
-        """While this lasts torch's generator is another in each process; afterwards it is the same in all again."""
+        """Seeds torch's generator differently in each process; on exit it is the same in all again."""
         if self.count == 1:
             yield
             return
@@ -90,7 +96,7 @@ class Processes:
             yield
 
     def any(self, *flags: bool) -> list[bool]:
-        """Whether some process says so, for each of the flags."""
+        """Returns, for each flag, whether it is True in any process."""
         if self.count == 1:
             return list(flags)
         said = torch.tensor(flags, dtype=torch.int32, device=self.device)
@@ -98,12 +104,12 @@ class Processes:
         return [bool(each) for each in said.tolist()]
 
     def wait(self) -> None:
-        """Goes on when all processes are here."""
+        """Waits until all processes get here (a barrier)."""
         if self.count > 1:
             dist.barrier()
 
     def from_first(self, scores: Mapping[str, float] | None) -> dict[str, float]:
-        """The numbers that the first process has, in all; the others give None."""
+        """Returns the first process's scores in all processes; the others pass None."""
         if self.count == 1:
             return dict(scores or {})
         text = json.dumps(scores).encode()
@@ -116,11 +122,12 @@ class Processes:
         return dict(json.loads(bytes(content.tolist())))
 
     def whole_state(self, state: Any) -> Any:
-        """The recurrent state (layers, B, n) of a whole batch, from the parts that processes have."""
-        if self.count == 1 or state is None:
+        """Gathers the recurrent state of the whole batch, (layers, B, n), from the parts of all processes."""
+        if self.count == 1:
             return state
-        if isinstance(state, tuple):
-            return tuple(self.whole_state(each) for each in state)
+        return map_state(self._whole, state)
+
+    def _whole(self, state: Tensor) -> Tensor:
         sequences = torch.tensor([state.shape[1]], device=self.device)
         dist.all_reduce(sequences)
         start, end = self._bounds(int(sequences))
@@ -130,20 +137,17 @@ class Processes:
         return whole
 
     def own_state(self, state: Any) -> Any:
-        """This process's part of what `whole_state` gave."""
-        if self.count == 1 or state is None:
+        """Returns this process's part of a state from `whole_state`."""
+        if self.count == 1:
             return state
-        if isinstance(state, tuple):
-            return tuple(self.own_state(each) for each in state)
-        start, end = self._bounds(state.shape[1])
-        return state[:, start:end].contiguous()
+        return map_state(lambda part: part[:, slice(*self._bounds(part.shape[1]))].contiguous(), state)
 
     def _bounds(self, sequences: int) -> tuple[int, int]:
         return sequences * self.rank // self.count, sequences * (self.rank + 1) // self.count
 
 
 class SeenRun(Run):
-    """A run's folder for a process that is not the first: it reads, and what it would write the first one writes."""
+    """A read-only run folder, for processes other than the first: its write methods do nothing."""
 
     def __init__(self, path: Any) -> None:
         super().__init__(path)
@@ -153,14 +157,17 @@ class SeenRun(Run):
     def locked(self) -> Iterator[None]:
         yield
 
+    def note_environment(self, epoch: int, step: int) -> dict[str, Any]:
+        return {}
+
     def write_result(self, result: Mapping[str, Any]) -> None:
         pass
 
     def append(self, line: Mapping[str, Any]) -> None:
         pass
 
-    def keep_lines(self, count: int) -> int:
-        return count
+    def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
+        return 0, []  # only the first process counts lines
 
     def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         pass
@@ -179,9 +186,9 @@ class _SeenCheckpoints(Checkpoints):
 
 @contextmanager
 def joined(device: str = "cpu") -> Iterator[Processes]:
-    """Joins the other processes, if torchrun started this one among several.
+    """Joins the process group if torchrun started this process as one of several; leaves it on exit.
 
-    **Arguments:** `device`: as the user named it; of `cuda` each process on a machine takes its own.
+    **Arguments:** `device`: the device to train on; for `cuda`, each process takes the GPU of its local rank.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1 or "RANK" not in os.environ:

@@ -1,9 +1,10 @@
-"""What a run ran on."""
+"""Records the software and hardware of a run."""
 
 import functools
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ _PACKAGES = ("rru", "torch", "numpy", "safetensors")
 
 
 def environment() -> dict[str, Any]:
-    """Versions, processor, threads, processes, and the commit of the code if it runs from a git checkout."""
+    """Returns versions, processor, threads, processes, and the git commit if the code runs from a checkout."""
     return {
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
@@ -27,6 +28,11 @@ def environment() -> dict[str, Any]:
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         **_commit(Path(__file__).resolve()),
     }
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts of an environment that differ from an earlier one, by name."""
+    return {name: value for name, value in now.items() if before.get(name) != value}
 
 
 def _version(name: str) -> str | None:
@@ -47,7 +53,7 @@ def _processor() -> str:
 
 @functools.cache
 def _commit(file: Path) -> dict[str, Any]:
-    """Commit and whether files differ from it; None where git does not know this file: it was installed, then."""
+    """Returns the commit and whether tracked files were changed; None for both if git does not track this file."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(file.parent), *arguments]

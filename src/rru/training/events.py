@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: progress bars, log files, TensorBoard."""
+"""Events that a run reports, for progress bars, logs and TensorBoard."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from rru.training.result import Result
 
 @dataclass(frozen=True)
 class Started:
-    """Training begins or goes on.
+    """Training has started or resumed.
 
     **Arguments:**
 
-    - `epoch`, `step`: how many were done before.
-    - `epochs`: how many there may be.
-    - `patience`: how many in a row may bring nothing better.
-    - `parameters`: of the model.
-    - `untrained_loss`: the loss before the first step.
-    - `metric`: the score by which epochs are compared.
+    - `epoch`, `step`: epochs and steps already done.
+    - `epochs`: the maximum number of epochs.
+    - `patience`: epochs without a better validation after which training ends.
+    - `parameters`: the number of parameters of the model.
+    - `untrained_loss`: the validation loss before the first step.
+    - `metric`: the score that epochs are compared by.
     """
 
     epoch: int
@@ -31,15 +31,15 @@ class Started:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A step was made.
+    """A training step is done.
 
     **Arguments:**
 
-    - `epoch`: the one it belongs to, from 1.
-    - `index`, `steps`: the how manieth it is in its epoch, from 1, and how many there are.
-    - `step`: the how manieth it is in all.
-    - `loss`: of its batch.
-    - `tokens`: the real steps in time its batch held.
+    - `epoch`: the epoch it belongs to, counted from 1.
+    - `index`, `steps`: its number within the epoch, counted from 1, and the number of steps in the epoch.
+    - `step`: its number in the run, counted from 1.
+    - `loss`: the loss of its batch.
+    - `tokens`: the time steps in its batch, without padding.
     """
 
     epoch: int
@@ -52,15 +52,15 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An epoch is over and validation done.
+    """An epoch and its validation are done.
 
     **Arguments:**
 
-    - `epoch`: from 1.
-    - `step`: how many steps there were in all.
-    - `train_loss`: the mean over the epoch's steps.
-    - `validation`: metrics by name.
-    - `best`, `best_epoch`: the best validation so far, and after which epoch.
+    - `epoch`: the epoch, counted from 1.
+    - `step`: the steps of the run so far.
+    - `train_loss`: the mean training loss of the epoch's steps.
+    - `validation`: validation scores by name.
+    - `best`, `best_epoch`: the best validation score so far, and its epoch; NaN and 0 if there is none.
     """
 
     epoch: int
@@ -73,14 +73,14 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the user should know: a damaged checkpoint was passed over, or the number of threads is another."""
+    """Something the user should know: a damaged checkpoint was skipped, or the number of threads has changed."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The run is over, or was stopped: `result.status` says which."""
+    """The run has ended or was stopped; `result.status` says which."""
 
     result: Result
 

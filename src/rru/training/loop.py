@@ -1,4 +1,4 @@
-"""The loop: epochs of steps, validation after each, the test once at the end, and at any moment a way to go on."""
+"""The training loop: validates after each epoch, tests once at the end, and can resume from any checkpoint."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import torch
 from torch import nn
 
 from rru.nn import count_parameters
-from rru.training import toml
-from rru.training.checkpoint import Checkpoint
+from rru.settings import toml
+from rru.settings.tables import Schedule
+from rru.training.checkpoint import Checkpoint, limited
+from rru.training.denormals import denormals_flushed
 from rru.training.distributed import Processes
+from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
-from rru.training.files import RunError
-from rru.training.progress import Progress, Schedule
+from rru.training.progress import Progress
 from rru.training.result import Result
 from rru.training.run import Run
 from rru.training.session import Session
@@ -32,45 +34,42 @@ def train(
     task: Task,
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
-    config: Mapping[str, Any],
     run: Run,
     watch: Watch | None = None,
     *,
     stop: Callable[[], bool] = lambda: False,
     processes: Processes | None = None,
 ) -> Result:
-    """Trains a model to its result, from the beginning or from wherever the run's folder says it is.
+    """Trains a model until the run ends, from the start or from the run's last checkpoint.
 
-    The same config gives the same result, bit for bit on the same number of threads, however often it was stopped or
-    killed: so build `model` from a seeded generator. Afterwards the model has the best weights, unless it was stopped.
+    With the same number of threads, the same config gives bit-identical results, however often the run was stopped or
+    killed. This requires that `model` was initialised from a fixed seed. Afterwards the model holds the best weights,
+    unless training was stopped.
 
     **Arguments:**
 
-    - `task`: gives batches, loss and metrics.
-    - `model`: as the task made it, on the device to train on.
-    - `optimiser`: over the model's parameters.
-    - `config`: the run's; of its table `schedule` see `Schedule`.
-    - `run`: the folder.
-    - `watch`: is called with each of `rru.training.events`.
-    - `stop`: asked after each step; once it says True, a checkpoint is written and the result's status is `stopped`.
-    - `processes`: those that train this run together; see `rru.training.distributed`. Default: this one alone.
+    - `task`: provides batches, loss and metrics.
+    - `model`: the task's model, on the device to train on.
+    - `optimiser`: an optimiser over the model's parameters.
+    - `run`: the run folder; `schedule` in its config sets how long to train.
+    - `watch`: called with each event of `rru.training.events`.
+    - `stop`: called after each step; once it returns True, a checkpoint is written and the status is `stopped`.
+    - `processes`: the processes that train this run together; see `rru.training.distributed`. Default: only this one.
 
-    **Returns:** what came of it. A run that had ended before is not run again.
+    **Returns:** the result. A run that has ended is not trained again; its result is read from its folder.
     """
-    if not toml.same(config, run.config):
-        raise RunError(f"{run.path}: this run's config.toml differs from the config given; a run keeps the one it has")
-    schedule = Schedule.of(config)
+    schedule = run.config.schedule
     cuda = sorted({parameter.device for parameter in model.parameters() if parameter.is_cuda}, key=str)
     with run.locked(), torch.random.fork_rng(devices=cuda), denormals_flushed():
         processes = processes or Processes()
         processes.wait()  # until the first has the lock
         if (ended := run.result()) is not None:
-            result = Result.from_json(ended)
-            run.checkpoints.clear()  # it may have been killed before it could
+            result = ended
+            run.checkpoints.clear()  # in case it was killed before it could remove them
             if result.best_epoch:
-                model.load_state_dict(run.best(result.best_epoch))
+                model.load_state_dict(run.best(result.best_epoch, limited(model.state_dict())))
         else:
-            session = Session(model, optimiser, schedule.seed)
+            session = Session(model, optimiser, schedule.seed, run.config.optimiser.ema)
             result = _Loop(task, session, schedule, run, watch, processes).run_to_end(stop)
         if watch is not None:
             watch(Ended(result))
@@ -90,6 +89,7 @@ class _Loop:
         self.task, self.session, self.schedule, self.run, self.watch = task, session, schedule, run, watch
         self.processes = processes
         self.saved_best = 0
+        self.resumed = False  # whether no step has been made since
         self.last_save = self.last_tick = time.monotonic()
 
     @property
@@ -98,13 +98,15 @@ class _Loop:
 
     def run_to_end(self, stop: Callable[[], bool]) -> Result:
         self._begin()
-        reason = self.progress.end(self.schedule)  # there is one if it was killed while testing
+        reason = self.progress.end(self.schedule)  # not empty if the run was killed while testing
         while not reason:
             if self._epoch(stop):
                 self._save()
                 return self._result("stopped", "on request", {})
             reason = self.progress.end(self.schedule)
         test = self._test()
+        if test and self.processes.first and (details := self.task.details(self.session.model)):
+            self.run.write_details(details)
         result = self._result("diverged" if self.progress.diverged else "finished", reason, test)
         self.run.write_result(asdict(result))
         self.run.keep_best({self.progress.best_epoch})
@@ -112,14 +114,17 @@ class _Loop:
         return result
 
     def _begin(self) -> None:
-        """Goes on from the last checkpoint, or evaluates the untrained model."""
-        checkpoint, damages = self.run.checkpoints.load()
-        self.processes.wait()  # until all have read it: the first may soon write another
+        """Resumes from the last checkpoint, or evaluates the untrained model."""
+        checkpoint, damages = self.run.checkpoints.load(self.session.model.state_dict())
+        self.processes.wait()  # until all have read it: the first process may then write another
         for damage in damages:
-            self._tell(Notice(f"a damaged checkpoint was passed over, the run goes on from the one before: {damage}"))
+            self._tell(Notice(f"skipped a damaged checkpoint and resumed from the previous one: {damage}"))
         if checkpoint is not None:
             self._resume(checkpoint)
-        self.progress.lines = self.run.keep_lines(self.progress.lines)
+        begun = (-1, -1) if checkpoint is None else (self.progress.epoch, self.progress.step)
+        self.progress.lines, damages = self.run.keep_lines(*begun)
+        for damage in damages:
+            self._tell(Notice(damage))
         self.session.model.train()
         if checkpoint is None:
             scores = self._evaluate("valid")
@@ -127,39 +132,52 @@ class _Loop:
             self._line({"kind": "epoch", "epoch": 0, "step": 0, "validation": scores})
             self._save()
         done, schedule = self.progress, self.schedule
-        about = (count_parameters(self.session.model), done.untrained_loss, self.task.metric)
+        about = (count_parameters(self.session.model), self._untrained_loss(), self.task.metric.key)
         self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *about))
 
+    def _untrained_loss(self) -> float:
+        """Returns the validation loss before training from metrics.jsonl; the counter may hold the first batch's."""
+        before = [epoch.validation for epoch in self.run.epochs() if epoch.epoch == 0]
+        return before[0].get("loss", self.progress.untrained_loss) if before else self.progress.untrained_loss
+
     def _resume(self, checkpoint: Checkpoint) -> None:
-        if changed := toml.differences(self.run.config, checkpoint.state.get("config", self.run.config)):
+        before = checkpoint.state.get("config", self.run.tables)
+        if not isinstance(before, dict) or not all(isinstance(table, dict) for table in before.values()):
+            raise RunError(f"{self.run.path}: the config in its checkpoint must be tables of settings")
+        if changed := toml.differences(self.run.tables, before):
             raise RunError(
-                f"{self.run.path}: config.toml was changed since this run began ({changed}); "
-                "undo that, or train in another folder"
+                f"{self.run.path}: config.toml has changed since this run started ({changed}); "
+                "undo the change, or train in another folder"
             )
         self.session.restore(checkpoint)
+        self.resumed = True
         self.saved_best = self.progress.best_epoch
         if self.saved_best:
-            self.run.best(self.saved_best)  # better to know now than at the end that it is damaged
+            self.run.best(self.saved_best, limited(checkpoint.model))  # fail now, not at the end, if it is damaged
+            if self.task.metric.key not in self.progress.validation:
+                raise RunError(f"{self.run.path}: the checkpoint lacks the best {self.task.metric.key}")
         self.session.carried = self.processes.own_state(self.session.carried)
-        digits = "its numbers may differ in their last digits"
+        other = self.run.note_environment(self.progress.epoch, self.progress.step)
+        if named := [name for name in ("versions", "cpu", "accelerator") if name in other]:
+            self._tell(Notice(f"resuming with different {' and '.join(named)}; env.json records both"))
+        digits = "results may differ in the last digits"
         self._compare(checkpoint, "threads", torch.get_num_threads(), digits)
-        self._compare(checkpoint, "processes", self.processes.count, f"{digits}, and its dropout is drawn otherwise")
+        self._compare(checkpoint, "processes", self.processes.count, f"{digits}, and dropout masks differ")
 
     def _compare(self, checkpoint: Checkpoint, what: str, now: int, so: str) -> None:
-        """Tells if a checkpoint was written with another number of something."""
+        """Notifies the user if the checkpoint was written with a different number of threads or processes."""
         before = checkpoint.state.get(what, now)
         if before != now:
-            self._tell(Notice(f"the run goes on with {now} {what} and had {before}: {so}"))
+            self._tell(Notice(f"resuming with {now} {what} instead of {before}: {so}"))
 
     def _epoch(self, stop: Callable[[], bool]) -> bool:
-        """What is left of an epoch, and its validation. True if asked to stop before that."""
+        """Trains the rest of an epoch and validates. Returns True if stopped before the epoch's end."""
         batches = self.task.epoch(self.session.epoch_generator())
         while self.progress.index < len(batches):
             with self.progress.timed("data"):
                 batch = batches[self.progress.index]
-                if self.session.device.type != "cpu":
-                    batch = batch.to(self.session.device)
-            self._step(batch, len(batches))
+            with self._proving():
+                self._step(batch, len(batches))
             if self.progress.diverged:
                 return False
             stopped, due = self.processes.any(stop(), self._save_is_due())
@@ -170,20 +188,32 @@ class _Loop:
         self._close_epoch()
         return False
 
+    @contextmanager
+    def _proving(self) -> Iterator[None]:
+        """Turns errors of the first step after resuming into RunError: a forged checkpoint may hold anything."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            if not self.resumed or "allocate memory" in str(error):  # torch's wording
+                raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise RunError(f"{self.run.path}: training cannot go on from its checkpoint ({reason})") from error
+        self.resumed = False
+
     def _step(self, batch: Batch, steps: int) -> None:
         progress, session = self.progress, self.session
         with progress.timed("model"):
             session.optimiser.zero_grad(set_to_none=True)
             part, share = self.processes.part(batch)
             with self.processes.own_randomness():
-                loss, carried = self.task.loss(session.model, part, None if batch.fresh else session.carried)
+                loss, carried = self.task.loss(session.model, part, session.carried)
             loss.backward(loss.new_tensor(share))  # type: ignore[no-untyped-call]
             value = self.processes.sum_gradients(session.model, loss.item() * share)
             if not math.isfinite(value):
                 progress.diverged = f"the training loss became {value} at step {progress.step + 1}"
                 return
         with progress.timed("optimiser"):
-            session.optimiser.step()
+            session.step()
         session.carried = carried
         progress.count(value, batch.tokens)
         self._tell(Stepped(progress.epoch + 1, progress.index, steps, progress.step, value, batch.tokens))
@@ -193,32 +223,29 @@ class _Loop:
             self._line({"kind": "steps", "epoch": progress.epoch + 1, "step": progress.step, "train_loss": mean})
 
     def _close_epoch(self) -> None:
-        """Validation, the best weights, the epoch's line, a checkpoint."""
+        """Validates, saves the weights if they are the best so far, then logs the epoch and writes a checkpoint."""
         progress = self.progress
         train_loss = progress.epoch_loss / max(progress.index, 1)
-        scores = self._evaluate("valid")
+        with self.session.evaluated_weights():
+            scores = self._evaluate("valid")
+            tested = {"test": self._evaluate("test")} if self.schedule.test_every_epoch else {}
         self.session.close_epoch()
         progress.check_epoch()
-        if not math.isfinite(scores[self.task.metric]):
-            progress.diverged = f"validation after epoch {progress.epoch} gives {scores[self.task.metric]}"
-        elif self._is_better(scores):
+        score = scores[self.task.metric.key]
+        if not math.isfinite(score):
+            progress.diverged = f"validation after epoch {progress.epoch} gave {score}"
+        elif not progress.best_epoch or self.task.better(scores, progress.validation):
             progress.best_epoch, progress.validation = progress.epoch, dict(scores)
-            with progress.timed("saving"):
+            with progress.timed("saving"), self.session.evaluated_weights():
                 self.run.save_best(progress.epoch, self.session.model.state_dict(), {"epoch": progress.epoch, **scores})
-        about = {"train_loss": train_loss, "validation": scores, "best_epoch": progress.best_epoch}
-        self._line({"kind": "epoch", "epoch": progress.epoch, "step": progress.step, **about})
+        about: dict[str, Any] = {"train_loss": train_loss, "validation": scores, "best_epoch": progress.best_epoch}
+        self._line({"kind": "epoch", "epoch": progress.epoch, "step": progress.step, **about, **tested})
         self._save()
-        best = progress.validation.get(self.task.metric, math.nan)
+        best = progress.validation.get(self.task.metric.key, math.nan)
         self._tell(Evaluated(progress.epoch, progress.step, train_loss, scores, best, progress.best_epoch))
 
-    def _is_better(self, scores: Mapping[str, float]) -> bool:
-        if not self.progress.best_epoch:
-            return True
-        new, old = scores[self.task.metric], self.progress.validation[self.task.metric]
-        return new > old if self.task.higher_is_better else new < old
-
     def _test(self) -> dict[str, float]:
-        """The test, once, on the best weights; nothing if no epoch had any."""
+        """Returns the test scores of the best weights; empty if there are none."""
         if not self.progress.best_epoch:
             return {}
         self.processes.wait()  # until the first has written them
@@ -240,9 +267,9 @@ class _Loop:
         with self.progress.timed("saving"):
             carried = self.processes.whole_state(self.session.carried)
             checkpoint = self.session.checkpoint(carried)
-            checkpoint.state.update(processes=self.processes.count, config=self.run.config)
+            checkpoint.state.update(processes=self.processes.count, config=self.run.tables)
             self.run.checkpoints.save(checkpoint)
-        self.run.keep_best({self.saved_best, self.progress.best_epoch})  # of the checkpoint before, and of this one
+        self.run.keep_best({self.saved_best, self.progress.best_epoch})  # for the previous checkpoint and this one
         self.saved_best = self.progress.best_epoch
         self.last_save = time.monotonic()
 
@@ -263,9 +290,9 @@ class _Loop:
         return Result(
             status=status,
             reason=reason,
-            metric=metric,
-            higher_is_better=self.task.higher_is_better,
-            best=progress.validation.get(metric),
+            metric=metric.key,
+            higher_is_better=metric.higher_is_better,
+            best=progress.validation.get(metric.key),
             best_epoch=progress.best_epoch,
             validation=dict(progress.validation),
             test=dict(test),
@@ -282,16 +309,3 @@ class _Loop:
             self.watch(event)
         elif isinstance(event, Notice):
             warnings.warn(event.message, RuntimeWarning, stacklevel=2)
-
-
-@contextmanager
-def denormals_flushed() -> Iterator[None]:
-    """Numbers too small to matter count as zero: they would cost a hundred times as much as others.
-
-    Torch's threads take this over from the one that starts them, once: so begin before anything is computed.
-    """
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)

@@ -1,4 +1,4 @@
-"""The paper's optimiser: RAdam with two changes, and with clipping that adapts to each tensor."""
+"""The paper's optimiser: RAdam with two changes and adaptive gradient clipping for each tensor."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-CLIP_FLOOR = 0.01  # the norm that is always let through: the very first gradients have no history to be measured by
+CLIP_FLOOR = 0.01  # norm that is never clipped: the first gradients have no history to compare with
 
 
 class RAdam(Optimizer):
     """Rectified Adam as the paper's experiments use it.
 
-    It differs from `torch.optim.RAdam` in three things: the momentum averages the gradient *after* its division by the
-    root of the second moment; while the variance is not yet tractable it steps by that momentum all the same; and each
-    tensor's gradient may be clipped by what its own gradients were before.
+    It differs from `torch.optim.RAdam` in three ways: the momentum averages gradients *after* dividing them by the root
+    of the second moment; while the variance is not yet tractable, it still steps by that momentum; and each tensor's
+    gradient can be clipped relative to the tensor's earlier gradients.
 
     ```python
     optimiser = RAdam(model.parameters(), lr=0.005, clip=1.5)
@@ -26,12 +26,12 @@ class RAdam(Optimizer):
 
     - `params`: tensors, named tensors or groups of them, as for any torch optimiser.
     - `lr`: learning rate.
-    - `betas`: how much of momentum and second moment is kept from step to step.
+    - `betas`: decay rates of the momentum and the second moment.
     - `eps`: added to the root of the second moment.
-    - `clip`: before the moments are updated, the norm of a tensor's gradient is limited to
-      clip * sqrt(sum(v) / (1 - beta2^t)) + 0.01, v being the second moment of the steps before. None: no limit.
+    - `clip`: before the moments are updated, limits the norm of each tensor's gradient to
+      clip * sqrt(sum(v) / (1 - beta2^t)) + 0.01, where v is the second moment of the earlier steps. None: no limit.
 
-    A tensor without a gradient is left as it is, and its count t of steps too.
+    A tensor without a gradient is skipped, and its step count t does not increase.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class RAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Moves every tensor that has a gradient.
+        """Updates every tensor that has a gradient.
 
-        **Arguments:** `closure`, which computes loss and gradients anew, if they are not there yet.
+        **Arguments:** `closure`: recomputes the gradients and returns the loss; optional.
 
-        **Returns:** what `closure` returned, or None.
+        **Returns:** the loss that `closure` returned, or None.
         """
         loss = None
         if closure is not None:
@@ -69,13 +69,13 @@ class RAdam(Optimizer):
             params = [param for param in group["params"] if param.grad is not None]
             for param in params:
                 self._start(param)
-            # The fast foreach kernels want one device and type at a time.
+            # The fast foreach kernels need all tensors on one device and of one dtype.
             for kind in dict.fromkeys((param.device, param.dtype) for param in params):
                 self._update([param for param in params if (param.device, param.dtype) == kind], group)
         return loss
 
     def _start(self, param: Tensor) -> None:
-        """Checks a gradient, and makes its tensor's moments at the first one."""
+        """Checks a tensor's gradient, and creates its optimiser state on the first step."""
         assert param.grad is not None
         if param.grad.is_sparse or param.is_complex():
             kind = "sparse" if param.grad.is_sparse else str(param.dtype)
@@ -104,10 +104,10 @@ class RAdam(Optimizer):
         torch._foreach_mul_(seconds, beta2)
         torch._foreach_addcmul_(seconds, grads, grads, [(1 - beta2) * scale**2 for scale in scales])
 
-        # grad / (sqrt(v / c) + eps) is root(c) * grad / (sqrt(v) + root(c) * eps): one pass less over the memory.
+        # grad / (sqrt(v / c) + eps) is root(c) * grad / (sqrt(v) + root(c) * eps), which saves a pass over memory.
         roots = torch._foreach_sqrt(seconds)
         for param, magnitude in zip(params, torch._foreach_norm(roots), strict=True):
-            self.state[param]["magnitude"] = magnitude  # sqrt(sum(v)), by which the next gradient is clipped
+            self.state[param]["magnitude"] = magnitude  # sqrt(sum(v)), used to clip the next gradient
         torch._foreach_add_(roots, [factor.root * group["eps"] for factor in factors])
         weights = [(1 - beta1) * scale * factor.root for scale, factor in zip(scales, factors, strict=True)]
         torch._foreach_mul_(momenta, beta1)
@@ -123,16 +123,16 @@ class RAdam(Optimizer):
 
 
 class _Factors(NamedTuple):
-    """What only the count of steps decides."""
+    """The factors that depend only on the step count t."""
 
-    root: float  # sqrt(1 - beta2^t), the second moment's correction for having begun at zero
-    step_length: float  # the momentum's own correction, times the rectification
+    root: float  # sqrt(1 - beta2^t), bias correction of the second moment's root
+    step_length: float  # bias correction of the momentum, times the rectification
 
 
 def _factors(t: int, beta1: float, beta2: float) -> _Factors:
     correction = 1 - beta2**t
     longest = 2 / (1 - beta2) - 1
-    length = longest - 2 * t * beta2**t / correction  # of the simple moving average: SMA
+    length = longest - 2 * t * beta2**t / correction  # length of the simple moving average (SMA)
     rectification = 1.0
     if length >= 5:
         rectification = math.sqrt(
@@ -144,7 +144,7 @@ def _factors(t: int, beta1: float, beta2: float) -> _Factors:
 def _clip_scales(
     grads: list[Tensor], magnitudes: list[Tensor], factors: list[_Factors], clip: float | None
 ) -> list[float]:
-    """What each gradient is to be multiplied by: 1 where its norm is within the limit, or is not a number."""
+    """Returns the factor to scale each gradient by: 1 if its norm is within the limit or is NaN."""
     if clip is None:
         return [1.0] * len(grads)
     norms = torch.stack(torch._foreach_norm(grads)).tolist()

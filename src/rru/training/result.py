@@ -1,29 +1,36 @@
-"""What came of a run."""
+"""The result of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from rru.training.files import RunError
+from rru.training.errors import RunError
+from rru.training.records import count, is_number
+
+ENDED = ("finished", "diverged")
+"""The statuses of runs that have ended. Only such runs have a result.json."""
+REMOVE = "; remove it, then `rru resume` writes it again"
+SHOWN, MOST_SHOWN = 60, 500  # characters of a wrong value and of wrong names that an error shows
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run: the content of result.json.
+    """The result of a run, as stored in result.json.
 
     **Arguments:**
 
-    - `status`: `finished`, `diverged`, or `stopped` (then there is more to do, and no result.json).
+    - `status`: `finished`, `diverged`, or `stopped` (the run can be resumed and has no result.json).
     - `reason`: why it ended.
-    - `metric`, `higher_is_better`: by what epochs were compared.
-    - `best`: the best validation's value of that metric; None if no epoch was completed.
-    - `best_epoch`: after which epoch, from 1; 0 if none.
-    - `validation`: all metrics of the best epoch.
-    - `test`: all metrics on the test split, of the best epoch's weights; evaluated once, at the end.
+    - `metric`, `higher_is_better`: the metric that epochs were compared by.
+    - `best`: the best validation score in that metric; None if no epoch was completed.
+    - `best_epoch`: the epoch that reached it, counted from 1; 0 if none.
+    - `validation`: all scores of the best epoch.
+    - `test`: all scores of the best epoch's weights on the test split, evaluated once, at the end.
     - `epochs`, `steps`, `tokens`: how many were trained.
-    - `parameters`: of the model.
-    - `untrained_loss`: the loss before the first step, of validation or of the first batch, whichever is higher.
-    - `seconds`: by what they went to. `model` is forward and backward pass, `data` the making of batches.
+    - `parameters`: the number of parameters of the model.
+    - `untrained_loss`: the loss before the first step: the higher of the validation loss and the first batch's loss.
+    - `seconds`: time spent, by activity: `model` is the forward and backward passes, `data` is making batches.
     """
 
     status: str
@@ -42,12 +49,59 @@ class Result:
     seconds: Mapping[str, float]
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "Result":
-        """The result that result.json holds."""
+    def from_json(cls, content: Mapping[str, Any], path: Path) -> "Result":
+        """Makes a result from the content of result.json; raises RunError, naming `path`, if a name or type differs."""
         names = {field.name for field in fields(cls)}
         if set(content) != names:
             raise RunError(
-                f"result.json must hold {', '.join(sorted(names))}; got {', '.join(sorted(content)) or 'nothing'}; "
-                "remove it and resume to have it made again"
+                f"{path}: must hold {', '.join(sorted(names))}; "
+                f"got {', '.join(sorted(content))[:MOST_SHOWN] or 'nothing'}{REMOVE}"
             )
+        if wrong := wrong_values(content):
+            raise RunError(f"{path}: {'; '.join(wrong.values())}{REMOVE}")
         return cls(**content)
+
+
+def wrong_values(content: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what is wrong with the values of a result.json, by name. Missing and unknown names are not checked."""
+    return {
+        name: f"must have {right} as {name}, got {_cut(content[name])}"
+        for name, (check, right) in _CHECKS.items()
+        if name in content and not check(content[name])
+    }
+
+
+def _cut(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return f"a {type(value).__name__} of other content"
+    return repr(value)[:SHOWN]
+
+
+def _is_score(value: Any) -> bool:
+    return value is None or is_number(value)  # NaN and infinities are written as null
+
+
+def _is_mapping(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+_TEXT = (lambda value: isinstance(value, str), "a text")
+_COUNT = (lambda value: count(value) is not None, "a count")
+_SCORE = (_is_score, "a number or null")
+_SCORES = (_is_mapping(_is_score), "numbers by name")
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "status": (lambda value: value in ENDED if isinstance(value, str) else False, " or ".join(ENDED)),
+    "reason": _TEXT,
+    "metric": _TEXT,
+    "higher_is_better": (lambda value: isinstance(value, bool), "true or false"),
+    "best": _SCORE,
+    "best_epoch": _COUNT,
+    "validation": _SCORES,
+    "test": _SCORES,
+    "epochs": _COUNT,
+    "steps": _COUNT,
+    "tokens": _COUNT,
+    "parameters": _COUNT,
+    "untrained_loss": _SCORE,
+    "seconds": (_is_mapping(is_number), "numbers by name"),
+}

@@ -1,237 +1,285 @@
-"""A run is a folder: what was asked for, what it ran on, what happened, where to continue, and what came of it.
+"""A run is a folder with its settings, environment, log, checkpoints, weights and result.
 
 ```
-config.toml    every setting, resolved
-env.json       versions, processor, threads, commit
-metrics.jsonl  a line for each epoch and for every so many steps
-checkpoint/    the last two checkpoints, until the run has ended
-best/          the weights that did best on validation
-result.json    once the run has ended
-lock           held by the process that trains
+config.toml      every setting
+env.json         versions, processor, threads, commit; and what changed when the run was resumed
+metrics.jsonl    a line for each epoch and every `schedule.log_steps` steps
+checkpoint/      the last two checkpoints; emptied when the run ends
+best/            the weights with the best validation
+details.json     what the report shows of the test split besides scores, such as a confusion matrix
+result.json      the result, once the run has ended
+vocabulary.json  the vocabulary, for tasks on text
+data.json        what is known about the user's own data, so that the model can be used when the data is gone
+cell.py          a copy of the user cell's source, for comparison; never run
+lock             held by the process that trains
 ```
 
-`rru.experiments.execute` adds `vocabulary.json` for a task on text, and `cell.py`, a copy of a cell of the user's own.
-
-Nothing in it names its place: it may be moved.
+No file contains the folder's path, so a run can be moved.
 """
 
-import fcntl
+import functools
 import json
-import os
 import re
 import shutil
-import time
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
-from rru.training import toml
-from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
-from rru.training.environment import environment
-from rru.training.files import (
+from rru.files import (
     Damaged,
-    RunError,
+    Lock,
+    Locked,
     append_line,
-    cannot_write,
     flush_folder,
-    own_file,
-    read_file,
+    is_locked,
+    make_folder,
+    own_folder,
     read_folder,
     sweep,
-    to_json,
     write_file,
     write_folder,
 )
+from rru.settings import Config, toml
+from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
+from rru.training.environment import changes, environment
+from rru.training.errors import RunError
+from rru.training.records import (
+    CONFIG,
+    DETAILS,
+    ENVIRONMENT,
+    METRICS,
+    MOST_EPOCHS,
+    RESULT,
+    RESUMED_LIMIT,
+    Epoch,
+    about_data,
+    epoch_of,
+    is_export,
+    read_lines,
+    read_object,
+    read_tables,
+)
+from rru.training.result import REMOVE, Result
 
-LIMIT = 1 << 20  # bytes of a config, an environment or a result
+PATIENCE = 0.5  # seconds to wait for the lock: a process that reads `status` takes it for a moment
+
+
+class Tabled(Protocol):
+    """Settings that can be written to config.toml, such as a `Config`."""
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Returns plain tables."""
 
 
 class Run:
-    """An existing run's folder. `Run.create` makes a new one.
+    """The folder of an existing run; `Run.create` makes a new one. Raises RunError if there is no run in it.
 
     **Arguments:** `path`: the folder.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        if not self._config_file.is_file():
-            raise RunError(f"{self.path}: is not a run's folder, it has no config.toml")
-        try:
-            self.config: toml.Config = tomllib.loads(read_file(self._config_file, LIMIT).decode())
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"{self._config_file}: cannot be read ({error})") from error
+        if is_export(self.path):
+            raise RunError(f"{self.path}: is an exported model, not a run; it cannot be trained")
+        if not (self.path / CONFIG).is_file():
+            raise RunError(f"{self.path}: is not a run: it has no {CONFIG}")
+        self.tables: toml.Tables = read_tables(self.path)
         self.checkpoints = Checkpoints(self.path / "checkpoint")
 
+    @functools.cached_property
+    def config(self) -> Config:
+        """The settings. Raises RunError if this version of rru does not know one; `tables` has them unchecked."""
+        try:
+            return Config.of(self.tables)
+        except ValueError as error:
+            raise RunError(f"{self.path / CONFIG}: {error}") from error
+
     @classmethod
-    def create(cls, path: Path | str, config: Mapping[str, Any]) -> "Run":
-        """Makes the folder of a new run; refused where there is a run already.
+    def create(cls, path: Path | str, config: Tabled) -> Self:
+        """Creates the folder of a new run; raises RunError if the folder already has a run.
 
         **Arguments:**
 
-        - `path`: the folder; made, with those above it, if it is not there.
-        - `config`: every setting of the run, in tables: see `rru.training.toml`.
+        - `path`: the folder; created with its parents if missing.
+        - `config`: every setting of the run.
         """
         path = Path(path)
-        if (path / "config.toml").exists():
-            raise RunError(f"{path}: is the folder of a run already; resume that one, or choose another folder")
-        text = toml.dumps(config)
-        try:
-            for folder in (path / "checkpoint", path / "best"):
-                folder.mkdir(parents=True, exist_ok=True)
-            flush_folder(path)
-            flush_folder(path.parent)
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        write_file(path / "env.json", json.dumps(environment(), indent=1).encode())
-        write_file(path / "config.toml", text.encode())  # last: with it, the folder is a run's
+        if (path / CONFIG).exists():
+            raise RunError(f"{path}: already holds a run; resume it, or choose another folder")
+        if is_export(path):
+            raise RunError(f"{path}: is an exported model; choose another folder")
+        for folder in (path, path / "checkpoint", path / "best"):
+            make_folder(folder)
+        flush_folder(path)
+        flush_folder(path.parent)
+        write_file(path / ENVIRONMENT, json.dumps(environment(), indent=1).encode())
+        write_file(path / CONFIG, toml.dumps(config.tables()).encode())  # last: config.toml marks the folder as a run
         return cls(path)
+
+    @classmethod
+    def create_or_open(cls, path: Path, config: Tabled) -> Self:
+        """Opens the run in a folder, or creates it. Safe if another process creates it at the same time."""
+        try:
+            return cls.create(path, config)
+        except RunError:
+            return cls(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While this lasts no other process may train here. The system lets go of the lock when a process dies."""
+        """Holds the run's lock, so that no other process trains here; raises RunError if one does.
+
+        The operating system releases the lock when the process ends, even if it is killed.
+        """
+        lock = Lock(self.path / "lock", PATIENCE)
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            raise cannot_write(self.path / "lock", error) from error
+            lock.acquire()
+        except Locked as error:
+            raise RunError(
+                f"{self.path}: process {error.owner} is training this run; wait for it, or stop it, then resume"
+            ) from error
         try:
-            if not _lock(descriptor):
-                owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                raise RunError(
-                    f"{self.path}: process {owner} is training here; wait for it to end, or end it, then resume"
-                )
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            for folder in (self.path, self.path / "checkpoint", self.path / "best"):
-                folder.mkdir(exist_ok=True)  # a copy may have left out what was empty
+            for folder in (self.path, own_folder(self.path / "checkpoint"), own_folder(self.path / "best")):
+                make_folder(folder)  # a copy of a run may lack empty folders
                 sweep(folder)
             yield
         finally:
-            os.close(descriptor)
+            lock.release()
 
     @property
     def status(self) -> str:
-        """`finished` or `diverged` if it has ended, `running` if a process trains here, else `stopped`."""
+        """`finished` or `diverged` if the run has ended, `running` if a process trains it, else `stopped`."""
         if (result := self.result()) is not None:
-            return str(result.get("status"))
-        try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:  # none yet, or not one that a run has made
-            return "stopped"
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "running"
-        finally:
-            os.close(descriptor)
-        return "stopped"
+            return result.status
+        return "running" if is_locked(self.path / "lock") else "stopped"
 
-    def result(self) -> dict[str, Any] | None:
-        """What came of the run; None if it has not ended."""
-        return self._object("result.json", "; remove it and resume to have it made again")
+    def result(self) -> Result | None:
+        """Returns the result; None if the run has not ended. Raises RunError if result.json is damaged."""
+        content = self.result_content()
+        return None if content is None else Result.from_json(content, self.path / RESULT)
+
+    def result_content(self) -> dict[str, Any] | None:
+        """Returns the content of result.json unchecked, to show what can be shown of a damaged one."""
+        return read_object(self.path / RESULT, REMOVE)
 
     def environment(self) -> dict[str, Any] | None:
-        """What it ran on; None if env.json is not there."""
-        return self._object("env.json", "")
+        """Returns the content of env.json; None if there is none."""
+        return read_object(self.path / ENVIRONMENT)
+
+    def note_environment(self, epoch: int, step: int) -> dict[str, Any]:
+        """Adds what has changed since the run was begun or last resumed to the `history` in env.json.
+
+        **Arguments:** `epoch`, `step`: how far the run is.
+
+        **Returns:** what has changed, by name.
+        """
+        try:
+            known = self.environment() or {}
+        except RunError:  # it is only a record: a damaged one must not keep a run from going on
+            known = {}
+        noted = known.get("history")
+        history = [each for each in noted if isinstance(each, dict)] if isinstance(noted, list) else []
+        before = dict(known)
+        for each in history:
+            before.update(each)
+        changed = changes(before, environment())
+        if changed:
+            entry = {"epoch": epoch, "step": step, **changed}
+            write_file(self.path / ENVIRONMENT, json.dumps({**known, "history": [*history, entry]}, indent=1).encode())
+        return changed
+
+    def write_details(self, details: Mapping[str, Any]) -> None:
+        """Writes details.json, which the report shows."""
+        write_file(self.path / DETAILS, _json(details))
+
+    def details(self) -> dict[str, Any]:
+        """Returns the content of details.json; empty if there is none."""
+        return read_object(self.path / DETAILS) or {}
+
+    def about_data(self) -> dict[str, Any]:
+        """Returns what the run keeps about the user's own data; empty if it is on a data set of the catalogue."""
+        return about_data(self.path)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Ends the run."""
-        write_file(self.path / "result.json", json.dumps(json.loads(to_json(result)), indent=1).encode())
+        """Writes result.json, which ends the run."""
+        write_file(self.path / RESULT, json.dumps(_finite(result), indent=1, allow_nan=False).encode())
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Adds a line to metrics.jsonl."""
-        append_line(self._metrics_file, to_json(line))
+        """Appends a line to metrics.jsonl."""
+        append_line(self.path / METRICS, _json(line))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, up to one that is cut short or damaged."""
-        return [json.loads(line) for line in self._lines()]
+        """Returns the lines of metrics.jsonl, without damaged ones."""
+        return [dict(line.content) for line in read_lines(self.path / METRICS, [])]
 
-    def keep_lines(self, count: int) -> int:
-        """Removes from metrics.jsonl what came after the first `count` lines: resumed, the run writes it again.
+    def epochs(self, damages: list[str] | None = None) -> list[Epoch]:
+        """Returns the validation after each epoch, from metrics.jsonl.
 
-        **Returns:** how many there are now.
+        **Arguments:** `damages`: a message for each damaged line is appended to it.
         """
-        lines = self._lines()[:count]
-        kept = b"".join(lines)
-        if self._metrics_file.exists() and self._metrics_file.stat().st_size != len(kept):
-            write_file(self._metrics_file, kept)
-        return len(lines)
+        lines = read_lines(self.path / METRICS, [] if damages is None else damages)
+        return list(deque((epoch for line in lines if (epoch := epoch_of(line))), MOST_EPOCHS))
+
+    def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
+        """Removes what a resumed run writes again from metrics.jsonl: lines after this epoch and step.
+
+        **Returns:** how many lines are left, and a message for each damaged line between them, which is removed too.
+        """
+        path, kept = self.path / METRICS, list[bytes]()
+        damages: list[str] = []
+        known = 0  # damages before the last line that is kept; a crash may leave garbage after it
+        for line in read_lines(path, damages, RESUMED_LIMIT):
+            if line.step <= step and (line.epoch <= epoch or not line.closes_epoch):
+                kept.append(line.text)
+                known = len(damages)
+        content = b"".join(kept)
+        if path.exists() and path.stat().st_size != len(content):
+            write_file(path, content)
+        return len(kept), damages[:known]
 
     def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Keeps the weights after an epoch, and what validation said of them."""
-        write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": to_json(about)})
+        """Saves the weights after an epoch, with their validation scores."""
+        write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(about)})
 
     def keep_best(self, epochs: set[int]) -> None:
-        """Removes the best weights of epochs that no checkpoint speaks of any more."""
+        """Removes the saved weights of all epochs except these."""
         for epoch in self.best_epochs:
             if epoch not in epochs:
                 shutil.rmtree(self._best(epoch), ignore_errors=True)
 
-    def best(self, epoch: int) -> dict[str, Tensor]:
-        """The model's `state_dict` after an epoch that was the best so far."""
-        files = read_folder(self._best(epoch))
+    def best(self, epoch: int, check: Callable[[Path], None] | None = None) -> dict[str, Tensor]:
+        """Loads the `state_dict` saved after an epoch (one of `best_epochs`); raises `Damaged` if it was changed.
+
+        **Arguments:** `check`: as for `read_folder`, such as `limited(model.state_dict())`.
+        """
+        files = read_folder(self._best(epoch), check or (lambda file: None))
         if MODEL not in files:
             raise Damaged(f"{self._best(epoch) / MODEL}: missing from the manifest")
         return unpack(files[MODEL], self._best(epoch) / MODEL)
 
     @property
     def best_epochs(self) -> list[int]:
-        """The epochs whose weights are kept, the best last."""
-        names = (path.name for path in (self.path / "best").glob("epoch-*"))
+        """The epochs whose weights are saved, in ascending order; the last is the best."""
+        names = (path.name for path in own_folder(self.path / "best").glob("epoch-*"))
         return sorted(int(name.removeprefix("epoch-")) for name in names if re.fullmatch(r"epoch-[0-9]{4,9}", name))
 
     def _best(self, epoch: int) -> Path:
-        return self.path / "best" / f"epoch-{epoch:04}"
-
-    def _object(self, name: str, advice: str) -> dict[str, Any] | None:
-        """What a file of JSON holds; None if it is not there."""
-        path = self.path / name
-        try:
-            content = json.loads(read_file(own_file(path), LIMIT))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"{path}: cannot be read ({error}){advice}") from error
-        if not isinstance(content, dict):
-            raise RunError(f"{path}: must hold an object{advice}")
-        return content
-
-    def _lines(self) -> list[bytes]:
-        """Whole lines that are JSON, up to the first that is not."""
-        if not self._metrics_file.exists():
-            return []
-        lines = own_file(self._metrics_file).read_bytes().splitlines(keepends=True)
-        for number, line in enumerate(lines):
-            if not line.endswith(b"\n") or not _is_object(line):
-                return lines[:number]
-        return lines
-
-    @property
-    def _config_file(self) -> Path:
-        return self.path / "config.toml"
-
-    @property
-    def _metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
+        return own_folder(self.path / "best") / f"epoch-{epoch:04}"
 
 
-def _lock(descriptor: int) -> bool:
-    """Takes the lock; False if another process keeps it. Whoever asks for a run's status has it for a moment only."""
-    for _ in range(50):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.01)
-        else:
-            return True
-    return False
+def _json(value: Any) -> bytes:
+    return json.dumps(_finite(value), allow_nan=False).encode()
 
 
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+def _finite(value: Any) -> Any:
+    """Returns the value with None in place of NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return value

@@ -1,60 +1,67 @@
-"""All that changes while a model trains, and that a checkpoint must hold for it to go on as if never stopped."""
+"""The mutable state of training, which checkpoints save and restore."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from rru.tasks import map_state
+from rru.training.average import WeightAverage
 from rru.training.checkpoint import Checkpoint
-from rru.training.files import RunError
+from rru.training.errors import RunError
 from rru.training.progress import Progress
 
 
 class Session:
-    """Model, optimiser, counters, generators, and the recurrent state carried from batch to batch.
+    """Model, optimiser, counters, random generators, and the recurrent state carried from batch to batch.
 
-    Two generators are used: one of its own gives each epoch a seed for the order of its batches; torch's, which dropout
-    draws from, is seeded from it.
+    Uses two random generators. Its own draws a seed for the batches of each epoch; torch's global one, which dropout
+    uses, is seeded from it.
 
-    **Arguments:** `model`; `optimiser` over its parameters; `seed`, on which all randomness of training depends.
+    **Arguments:** `model`; `optimiser`: over the model's parameters; `seed`: the random seed of training; `ema`: the
+    decay of the average of weights, 0 for none.
     """
 
-    def __init__(self, model: nn.Module, optimiser: torch.optim.Optimizer, seed: int) -> None:
+    def __init__(self, model: nn.Module, optimiser: torch.optim.Optimizer, seed: int, ema: float = 0.0) -> None:
         self.model = model
         self.optimiser = optimiser
         self.device = next(model.parameters()).device
         self.progress = Progress()
-        self._carried: Any = None
+        self.carried: Any = None
+        """The recurrent state for the next batch to continue from: None, a tensor, or a tuple of tensors."""
+        self._average = WeightAverage(model, ema) if ema else None
         self._generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(self._draw())
         self._epoch_start = self._generator.get_state()
 
-    @property
-    def carried(self) -> Any:
-        """The recurrent state the next batch may go on from: None, a tensor, or a tuple of tensors."""
-        return self._carried
-
-    @carried.setter
-    def carried(self, state: Any) -> None:
-        self._carried = _each(state, Tensor.detach)
-
     def epoch_generator(self) -> torch.Generator:
-        """The generator of the current epoch's batches, the same each time."""
+        """Returns a generator for the current epoch's batches, with the same seed on every call."""
         self._generator.set_state(self._epoch_start)
         return torch.Generator().manual_seed(self._draw())
 
+    def step(self) -> None:
+        """Updates the weights from their gradients, then their average."""
+        self.optimiser.step()
+        if self._average is not None:
+            self._average.update(self.progress.step + 1)
+
+    def evaluated_weights(self) -> AbstractContextManager[None]:
+        """Gives the model the weights to validate and keep inside a `with` block: their average, if there is one."""
+        return nullcontext() if self._average is None else self._average.used()
+
     def close_epoch(self) -> None:
-        """The next epoch is now the current one."""
+        """Ends the current epoch: clears the carried state and its counters, and advances the epoch count."""
         self._epoch_start = self._generator.get_state()
-        self._carried = None
+        self.carried = None
         self.progress.epoch += 1
         self.progress.index, self.progress.epoch_loss = 0, 0.0
 
     def checkpoint(self, carried: Any) -> Checkpoint:
-        """All of it, sharing memory with what is trained.
+        """Returns a checkpoint. Its tensors share memory with the live ones, so write it before training on.
 
-        **Arguments:** `carried`: the state carried on, of the whole batch if this is one of several processes.
+        **Arguments:** `carried`: the carried state of the whole batch, over all processes.
         """
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
@@ -67,31 +74,28 @@ class Session:
             "carried": carried,
             "threads": torch.get_num_threads(),
         }
+        if self._average is not None:
+            state["average"] = self._average.tensors
         return Checkpoint(self.model.state_dict(), state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Goes back to a checkpoint; a RunError if it is one of another model or optimiser."""
+        """Restores a checkpoint; raises RunError if it does not fit this model and optimiser."""
         state = checkpoint.state
         try:
             self.model.load_state_dict(checkpoint.model)
             self.optimiser.load_state_dict(state["optimiser"])
+            if self._average is not None:
+                self._average.restore(state["average"])
             self.progress = Progress.from_state(state["progress"])
             self._generator.set_state(state["generator"])
             self._epoch_start = state["generator"]
-            self._carried = _each(state["carried"], lambda tensor: tensor.to(self.device))
+            self.carried = map_state(lambda part: part.to(self.device), state["carried"])
             torch.set_rng_state(state["random"]["cpu"])
             if self.device.type == "cuda":
                 torch.cuda.set_rng_state(state["random"]["cuda"], self.device)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            reason = " ".join(str(error).split())  # torch's has several lines
-            raise RunError(f"the checkpoint is not one of this model and optimiser: {reason}") from error
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            reason = " ".join(str(error).split())  # torch's messages span several lines
+            raise RunError(f"the checkpoint does not fit this model and optimiser: {reason}") from error
 
     def _draw(self) -> int:
         return int(torch.randint(2**63 - 1, (), generator=self._generator))
-
-
-def _each(state: Any, change: Any) -> Any:
-    """Changes every tensor of a recurrent state."""
-    if isinstance(state, Tensor):
-        return change(state)
-    return tuple(_each(part, change) for part in state) if isinstance(state, tuple) else state

@@ -1,31 +1,32 @@
-"""TensorBoard, for those who watch many runs there: losses and scores as event files in a run's folder."""
+"""Writes losses and scores as TensorBoard event files in the run folder."""
 
 from pathlib import Path
 
+from rru.extras import extra
+from rru.files import own_folder
 from rru.training.events import Ended, Evaluated, Event, Started, Stepped, Watch
 
 
 def tensorboard(folder: Path, watch: Watch) -> Watch:
-    """A watcher that writes to `tensorboard/` in a run's folder, and passes everything on to another.
+    """Returns a watcher that writes to `tensorboard/` in the run folder and passes each event on to `watch`.
 
-    A run that goes on from a checkpoint takes back what was written after it.
+    When a run resumes, TensorBoard hides the points written after the checkpoint.
 
     **Arguments:**
 
-    - `folder`: the run's.
-    - `watch`: the other watcher.
+    - `folder`: the run folder.
+    - `watch`: the watcher to pass events on to.
     """
-    try:
+    with extra("tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ValueError(f"TensorBoard is not installed ({error}): `pip install rru[tensorboard]`") from error
     writer: SummaryWriter | None = None
 
     def write(event: Event) -> None:
         nonlocal writer
         match event:
             case Started():
-                writer = SummaryWriter(folder / "tensorboard", purge_step=event.step + 1 if event.step else None)
+                place = own_folder(folder / "tensorboard")
+                writer = SummaryWriter(place, purge_step=event.step + 1 if event.step else None)
             case Stepped() if writer:
                 writer.add_scalar("loss/train", event.loss, event.step)
             case Evaluated() if writer:

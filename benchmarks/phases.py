@@ -1,0 +1,118 @@
+"""Measure where the time of a training step of the RRU goes."""
+
+import ctypes
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from benchmarks.contenders import RRU_NATIVE, TrainingStep, build
+from benchmarks.shapes import Shape
+from rru.scan import library
+from rru.scan.native_cells import NATIVE_CELLS
+
+OUTSIDE_LOOP = ("prepare", "rows", "after")  # as in native/phases.h; then come the products of a step, in order
+NAMES = (  # in the order of a table; "first", "middle" and "last" are the products of a step
+    "forward prepare",
+    "forward first",
+    "forward middle",
+    "forward last",
+    "forward rows",
+    "backward prepare",
+    "backward first",
+    "backward middle",
+    "backward last",
+    "backward rows",
+    "backward after",
+    "torch",
+    "allocation",
+    "python",
+)
+
+
+class PhaseTimer:
+    """Times the phases of all native calls while `measured()` is active, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measures everything that runs inside, and adds it to `seconds`."""
+        cell = type(NATIVE_CELLS["rru"])
+        start = time.perf_counter()
+        with (
+            patch.object(library.Function, "__call__", self._timing_native(library.Function.__call__)),
+            patch.object(cell, "gradients", self._timing("torch", cell.gradients)),
+            patch.object(torch.Tensor, "new_empty", self._timing("allocation", torch.Tensor.new_empty)),
+        ):
+            yield
+        self.seconds["python"] += time.perf_counter() - start - sum(self.seconds.values())
+
+    def _timing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                self.seconds[name] += time.perf_counter() - start
+
+        return timed
+
+    def _timing_native(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        whole = self._timing("torch", call)  # small layers: the library computes weight gradients, without a loop
+
+        def timed(function: library.Function, memory: Any) -> None:
+            if "_gradients_" in function._name:
+                return whole(function, memory)
+            with native_phases() as found:
+                call(function, memory)
+            direction = "forward" if "forward" in function._name else "backward"
+            products = [index for index in range(len(OUTSIDE_LOOP), len(found)) if found[index]]
+            for index, seconds in enumerate(found):
+                if index < len(OUTSIDE_LOOP):
+                    name = OUTSIDE_LOOP[index]
+                else:
+                    name = "first" if index == products[0] else "last" if index == products[-1] else "middle"
+                alone = index < len(OUTSIDE_LOOP) and name != "rows"
+                self.seconds[f"{direction} {name}"] += seconds / (1 if alone else torch.get_num_threads())
+
+        return timed
+
+
+@contextmanager
+def native_phases() -> Iterator[list[float]]:
+    """Yields a list that holds the seconds of each phase of native/phases.h, summed over threads, afterwards."""
+    assert library._library is not None
+    found: list[float] = []
+    library._library.rru_time_phases()
+    try:
+        yield found
+    finally:
+        size = library._library.rru_phases(None, 0)
+        seconds = (ctypes.c_double * size)()
+        library._library.rru_phases(seconds, size)
+        found += seconds
+
+
+def measure_phases(shape: Shape, dropout: float, repeats: int) -> dict[str, Any]:
+    """Returns the median seconds of every phase of a training step."""
+    step = TrainingStep(build(RRU_NATIVE, shape, dropout), shape)
+    step()
+    rounds = []
+    for _ in range(repeats):
+        timer = PhaseTimer()
+        with timer.measured():
+            step()
+        rounds.append(timer.seconds)
+    return {
+        "shape": asdict(shape),
+        "dropout": dropout,
+        "median_seconds": {name: median(one[name] for one in rounds) for name in NAMES},
+    }

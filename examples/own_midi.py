@@ -1,0 +1,28 @@
+"""Learn from a folder of MIDI files, then compose.
+
+    python examples/own_midi.py midi-folder/ --grid 4
+
+Writes new.mid, a picture and the sound of it.
+"""
+
+import argparse
+from pathlib import Path
+
+import rru
+from rru.inference import score
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("path", help="a folder of .mid and .midi files, also nested or zipped")
+parser.add_argument("--grid", type=int, default=4, help="steps per quarter note")
+parser.add_argument("--transpose", type=int, default=6, help="transpose training pieces by up to so many semitones")
+parser.add_argument("--preset", default="auto", choices=["auto", "smoke"])
+options = parser.parse_args()
+
+music = rru.data.from_midi(options.path, grid=options.grid)
+print(music.summary)
+for note in music.notes:
+    print(" ", note)
+trained = rru.fit(music, preset=options.preset, settings={"task.transposition": options.transpose})
+print(f"{trained.path}: test {trained.result.test}")
+prompt = score.prompt(trained, file=None, from_test=0, seed=0)  # two bars of a piece that it has not seen
+print(score.write(score.continued(trained, prompt, bars=8), Path("new.mid")))

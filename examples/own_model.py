@@ -1,0 +1,55 @@
+"""Train a model of your own on a `Dataset` of your own: adaptive clipping, patience, a run folder that survives kills.
+
+    python examples/own_model.py
+
+Stop it whenever you like: the same command continues. `rru report` shows the run.
+"""
+
+import argparse
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import rru
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--epochs", type=int, default=20)
+options = parser.parse_args()
+
+
+class Adder(nn.Module):
+    """Predicts the sum of the marked numbers of a sequence (B, T, 2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = rru.RRU(2, 32, batch_first=True)
+        self.head = nn.Linear(32, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output, _ = self.layer(x)  # (B, T, 32)
+        return self.head(output[:, -1]).squeeze(-1)  # (B,)
+
+
+def batches(count: int, seed: int) -> DataLoader:
+    """Sequences of 20 numbers, two of them marked, with the sum of these."""
+    generator = torch.Generator().manual_seed(seed)
+    numbers = torch.rand(count, 20, generator=generator)
+    marks = torch.zeros(count, 20).scatter(1, torch.rand(count, 20, generator=generator).topk(2).indices, 1.0)
+    pairs = TensorDataset(torch.stack([numbers, marks], dim=-1), (numbers * marks).sum(dim=1))
+    return DataLoader(pairs, batch_size=32, shuffle=True)
+
+
+torch.manual_seed(0)
+model = Adder()
+result = rru.fit(
+    model,
+    batches(2000, seed=1),
+    batches(200, seed=2),
+    test=batches(200, seed=3),
+    loss=nn.functional.mse_loss,
+    metric=nn.functional.l1_loss,
+    folder="runs/adder",
+    settings={"optimiser.lr": 0.005, "schedule.epochs": options.epochs},
+)
+print(f"{result.status}: {result.reason}; mean error {result.test['metric']:.3f} after epoch {result.best_epoch}")

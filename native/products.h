@@ -1,0 +1,216 @@
+// Products of a few rows with a large matrix. The matrix is packed once and used at every time step.
+#pragma once
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "memory.h"
+#include "simd.h"
+
+namespace rru::RRU_ISA {
+
+// A matrix of `depth` x `columns`, with a bias of `columns`, in panels of `width` columns. Each panel is contiguous:
+// element (k, j) is at [j / width][k][j % width]. The last panel and the bias are padded with zeros.
+//
+// Packing takes as long as multiplying a few rows. If `packed` is false, the matrix is not copied: products read the
+// blocks passed to `put_transposed`.
+template <typename T>
+struct Packed {
+  static constexpr int width = 2 * Simd<T>::lanes;
+
+  struct Block {
+    const T* source;
+    int rows, cols, first_depth, first_column;
+  };
+
+  int depth, columns, panels;
+  bool packed;
+  Buffer<T> data;
+  Buffer<T> bias;  // (padded(),)
+  std::vector<Block> blocks;
+
+  Packed(int depth, int columns, bool packed = true)
+      : depth(depth),
+        columns(columns),
+        panels(round_up(columns, width) / width),
+        packed(packed),
+        data(packed ? size() : 0),
+        bias(padded(), T(0)) {
+    const int present = columns - (panels - 1) * width;
+    for (int k = 0; packed && k < depth; ++k) std::fill_n(at(k, (panels - 1) * width) + present, width - present, T(0));
+  }
+
+  size_t size() const { return static_cast<size_t>(panels) * depth * width; }
+  size_t stride() const { return static_cast<size_t>(depth) * width; }  // from one panel to the next
+  const T* panel(int index) const { return data.get() + index * stride(); }
+  T* at(int k, int column) const {
+    return data.get() + (static_cast<size_t>(column / width) * depth + k) * width + column % width;
+  }
+  int padded() const { return panels * width; }
+  size_t bytes() const { return sizeof(T) * depth * static_cast<size_t>(columns); }
+
+  void put_bias(const T* source, int size, int first_column) {
+    std::copy_n(source, size, bias.get() + first_column);
+  }
+
+  // Copies `source`, a row-major `rows` x `cols` matrix, transposed to (first_depth, first_column).
+  void put_transposed(const T* source, int rows, int cols, int first_depth, int first_column) {
+    if (!packed) return blocks.push_back({source, rows, cols, first_depth, first_column});
+    for (int j = 0; j < rows;) {  // as many rows at a time as fit into one panel
+      const int column = first_column + j, together = std::min(rows - j, width - column % width);
+      const T* from = source + static_cast<size_t>(j) * cols;
+      constexpr int line = 64 / sizeof(T);  // reads whole cache lines: one column of all rows may not fit the cache
+      for (int first = 0; first < cols; first += line) {
+        const int present = std::min(line, cols - first);
+        T* target = at(first_depth + first, column);
+        for (int i = 0; i < together; ++i)
+          for (int k = 0; k < present; ++k) target[k * width + i] = from[static_cast<size_t>(i) * cols + first + k];
+      }
+      j += together;
+    }
+  }
+
+  // Copies `source`, a row-major `rows` x `cols` matrix, to (first_depth, first_column) without transposing it.
+  void put(const T* source, int rows, int cols, int first_depth, int first_column) {
+    for (int j = 0; j < cols;) {
+      const int column = first_column + j, together = std::min(cols - j, width - column % width);
+      for (int k = 0; k < rows; ++k)
+        std::copy_n(source + static_cast<size_t>(k) * cols + j, together, at(first_depth + k, column));
+      j += together;
+    }
+  }
+};
+
+// The rows that a product is added to: one for each row (step 1), or the same for all (step 0).
+template <typename T>
+struct Start {
+  const T* const* rows;
+  int step;
+  const T* operator[](int r) const { return rows[r * step]; }
+  Start from(int first) const { return {rows + first * step, step}; }
+};
+
+// Computes out[r][columns] = start[r][columns] + a[r][0..depth) * matrix for `Rows` rows and the columns of `Panels`
+// adjacent panels. Keeps all sums in registers. `start` may be `out`.
+template <typename T, int Rows, int Panels>
+inline void tile(const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out) {
+  constexpr int lanes = Simd<T>::lanes, vectors = 2 * Panels;
+  const size_t stride = matrix.stride();
+  const int depth = matrix.depth, column = p * matrix.width;
+  const T* panel = matrix.panel(p);
+  Vector<T> sums[Rows][vectors];
+  RRU_UNROLL
+  for (int r = 0; r < Rows; ++r)
+    RRU_UNROLL
+  for (int v = 0; v < vectors; ++v) sums[r][v] = load(start[r] + column + v * lanes);
+  const T* rows[Rows];
+  RRU_UNROLL
+  for (int r = 0; r < Rows; ++r) rows[r] = a[r];
+  for (int k = 0; k < depth; ++k) {
+    Vector<T> b[vectors];
+    RRU_UNROLL
+    for (int v = 0; v < vectors; ++v) b[v] = load(panel + (v / 2) * stride + (v % 2) * lanes);
+    RRU_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      const T scalar = rows[r][k];
+      RRU_UNROLL
+      for (int v = 0; v < vectors; ++v) sums[r][v] += scalar * b[v];
+    }
+    panel += 2 * lanes;
+  }
+  RRU_UNROLL
+  for (int r = 0; r < Rows; ++r)
+    RRU_UNROLL
+  for (int v = 0; v < vectors; ++v) store(out[r] + column + v * lanes, sums[r][v]);
+}
+
+template <typename T, int Panels>
+inline void tile_of(int rows, const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out) {
+  switch (rows) {
+    case 1: return tile<T, 1, Panels>(a, matrix, p, start, out);
+    case 2: return tile<T, 2, Panels>(a, matrix, p, start, out);
+    case 3: return tile<T, 3, Panels>(a, matrix, p, start, out);
+    case 4: return tile<T, 4, Panels>(a, matrix, p, start, out);
+    case 5: return tile<T, 5, Panels>(a, matrix, p, start, out);
+    default: return tile<T, 6, Panels>(a, matrix, p, start, out);
+  }
+}
+
+// A thread's share of a product: number `index` of `size` equal parts.
+struct Share {
+  int index, size;
+  int first(int of) const { return static_cast<int>(static_cast<int64_t>(of) * index / size); }
+  int last(int of) const { return static_cast<int>(static_cast<int64_t>(of) * (index + 1) / size); }
+};
+
+// Adds to `sums` the inner products of `row` with `Count` rows of a matrix, each `size` wide, the first at `lines`.
+template <typename T, int Count>
+inline void inner_products(const T* row, const T* lines, int size, T* sums) {
+  constexpr int lanes = Simd<T>::lanes;
+  Vector<T> totals[Count][2] = {};
+  int k = 0;
+  for (; k + 2 * lanes <= size; k += 2 * lanes) {
+    const Vector<T> low = load(row + k), high = load(row + k + lanes);
+    RRU_UNROLL
+    for (int i = 0; i < Count; ++i) {
+      const T* line = lines + static_cast<size_t>(i) * size + k;
+      totals[i][0] += low * load(line), totals[i][1] += high * load(line + lanes);
+    }
+  }
+  if (k + lanes <= size) {
+    const Vector<T> low = load(row + k);
+    RRU_UNROLL
+    for (int i = 0; i < Count; ++i) totals[i][0] += low * load(lines + static_cast<size_t>(i) * size + k);
+    k += lanes;
+  }
+  T rest[Count] = {};
+  for (; k < size; ++k)
+    RRU_UNROLL
+  for (int i = 0; i < Count; ++i) rest[i] += row[k] * lines[static_cast<size_t>(i) * size + k];
+  RRU_UNROLL
+  for (int i = 0; i < Count; ++i) sums[i] += sum<T>(totals[i][0] + totals[i][1]) + rest[i];
+}
+
+// `multiply` for a matrix that is not packed.
+template <typename T>
+void multiply_unpacked(const T* const* a, int rows, const Packed<T>& matrix, Start<T> start, T* const* out, Share share) {
+  const int begin = share.first(matrix.columns), end = share.last(matrix.columns);
+  for (int r = 0; r < rows; ++r)
+    if (start[r] != out[r]) std::copy(start[r] + begin, start[r] + end, out[r] + begin);
+  for (const auto& block : matrix.blocks) {
+    const int last = std::min(end, block.first_column + block.rows);
+    int column = std::max(begin, block.first_column);
+    auto run = [&](auto count) {
+      for (; column + count() <= last; column += count())
+        for (int r = 0; r < rows; ++r)
+          inner_products<T, count()>(a[r] + block.first_depth,
+                                     block.source + static_cast<size_t>(column - block.first_column) * block.cols,
+                                     block.cols, out[r] + column);
+    };
+    run(std::integral_constant<int, 4>()), run(std::integral_constant<int, 1>());
+  }
+}
+
+// Computes out[r] = start[r] + a[r] * matrix for r < rows, in this share of the columns. Rows are given by address;
+// those of `out` and `start` must be `padded()` wide. If `start` is null, the matrix's bias is used.
+template <typename T>
+void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out, Share share) {
+  const T* const bias = matrix.bias.get();
+  const Start<T> starts = start ? Start<T>{start, 1} : Start<T>{&bias, 0};
+  if (!matrix.packed) return multiply_unpacked<T>(a, rows, matrix, starts, out, share);
+  const int tiles = (rows + 5) / 6;  // split evenly: 8 rows are 4 + 4, not 6 + 2
+  const int end = share.last(matrix.panels);
+  for (int p = share.first(matrix.panels); p < end;) {
+    const bool pair = rows <= 3 && p + 1 < end;  // few rows: use two panels to keep enough sums in flight
+    for (int i = 0, first = 0; i < tiles; ++i) {
+      const int count = (rows - first + tiles - i - 1) / (tiles - i);
+      if (pair)
+        tile_of<T, 2>(count, a + first, matrix, p, starts.from(first), out + first);
+      else
+        tile_of<T, 1>(count, a + first, matrix, p, starts.from(first), out + first);
+      first += count;
+    }
+    p += pair ? 2 : 1;
+  }
+}
+}  // namespace rru::RRU_ISA

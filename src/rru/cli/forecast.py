@@ -1,0 +1,40 @@
+"""`rru forecast`: forecast series with a trained model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rru import inference, tasks
+from rru.cli.console import line, plain_errors, warn
+from rru.cli.inference import loaded
+from rru.cli.train import RunPlace
+from rru.inference import forecasting
+
+
+def forecast(
+    folder: RunPlace,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The series to go on from. Default: the file that the run was trained on."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")] = Path(
+        "forecast.csv"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+) -> None:
+    """Forecast series with a model trained on series, with 80 % and 95 % intervals.
+
+    Writes a table and, next to it, a picture (.png).
+    """
+    with plain_errors():
+        trained = loaded(folder)
+        trained.check_kind("series", to="forecast")
+        files = forecasting.places(output, force=force)
+        found = inference.forecast(trained, data)
+        forecasting.write_forecasts(found, files)
+        steps = len(found[0].quantiles)
+        many = f"{len(found):,} series, {steps} steps each" if len(found) > 1 else f"{steps} steps"
+        line(f"{many} of {found[0].target!r} with 80 % and 95 % intervals: {', '.join(map(str, files))}")
+        if trained.result is not None and (said := tasks.verdict(trained.result.test)):
+            (line if tasks.beats_baselines(trained.result.test) else warn)(f"on the test part: {said}")

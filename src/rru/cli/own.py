@@ -1,0 +1,128 @@
+"""The options that describe a user's own data, shared by commands; and the line that says what was understood."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from rru.cli.console import line, warn
+from rru.data import CATALOGUE, DataError, OwnData, from_path
+from rru.nn.options import Declared, declared
+from rru.settings import Config, presets
+from rru.settings.tables import OPTIONS_OF_DATA, DataSettings
+from rru.suggestions import did_you_mean
+
+PANEL = "Your own data"
+_BY = Annotated[
+    str | None, typer.Option(help="Read a text by characters (default), words or bytes.", rich_help_panel=PANEL)
+]
+_SPLIT = "A file or folder to {} on. Default: a tenth of the data."
+_VALID = Annotated[Path | None, typer.Option(help=_SPLIT.format("validate"), rich_help_panel=PANEL)]
+_TEST = Annotated[Path | None, typer.Option(help=_SPLIT.format("test"), rich_help_panel=PANEL)]
+
+
+_TRANSPOSE = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=87, help="For MIDI: transpose training pieces by up to so many semitones.", rich_help_panel=PANEL
+    ),
+]
+
+
+class Given:
+    """The options of own data that a command was given, by name.
+
+    **Arguments:** `options`: their values; None means not given.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = {name: value for name, value in options.items() if value is not None and name != "transpose"}
+        transpose = options.get("transpose")
+        self.changes = [] if transpose is None else [f"task.transposition={transpose}"]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options as a command's arguments."""
+        pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in self.options.items())
+        return [part for pair in pairs for part in pair]
+
+    def task(self, name: str) -> str | OwnData:
+        """Returns the task of a command: the name of a data set, or own data if there is a file or folder of the name.
+
+        A name of the catalogue is a file only if it is written with a folder or a suffix, such as ./bach or bach.txt.
+        """
+        path = Path(name).expanduser()
+        if name in CATALOGUE:
+            if path.exists():
+                warn(f"{name} is taken as the data set; write ./{name} for the file or folder of this name")
+            self._refuse(name)
+            return name
+        if path.exists():
+            return from_path(path, **self.options)
+        if path.suffix or len(path.parts) > 1:
+            raise DataError(path, "does not exist")
+        hint = did_you_mean(name, CATALOGUE)
+        raise ValueError(f"TASK must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+
+    def _refuse(self, name: str) -> None:
+        for option in self.options:
+            raise ValueError(f"--{option.replace('_', '-')} is only for your own data, not for {name}")
+
+
+def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of own data to a command, which gets them as its argument `given`."""
+    extra = {"by": _BY, "valid": _VALID, "test": _TEST, "transpose": _TRANSPOSE} | {
+        name: _option(one) for name, one in declared(DataSettings).items() if name in OPTIONS_OF_DATA
+    }
+
+    @functools.wraps(command)
+    def wrapped(**arguments: Any) -> None:
+        options = {name: arguments.pop(name) for name in extra}
+        command(given=Given(options), **arguments)
+
+    signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "given"]
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in extra]
+    wrapped.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {name: hint for name, hint in hints.items() if name != "given"} | extra
+    return wrapped
+
+
+def _option(one: Declared) -> Any:
+    """Returns the annotation of a command's option, from the declaration of a setting."""
+    kind = next(kind for kind in one.kinds if kind is not type(None))
+    about = one.option.about[0].upper() + one.option.about[1:]
+    choices = f": {' or '.join(one.option.choices)}" if one.option.choices else ""
+    return Annotated[kind | None, typer.Option(help=f"{about}{choices}.", rich_help_panel=PANEL)]
+
+
+def show_data(own: OwnData) -> None:
+    """Print what was understood of own data."""
+    line(own.summary)
+    for note in own.notes:
+        warn(f"  {note}")
+
+
+def show_settings(config: Config, preset: str) -> None:
+    """Print the settings that a preset of own data chose."""
+    chosen = [
+        f"{name}={value:,}" if type(value) is int else f"{name}={value}"
+        for table in ("task", "model", "optimiser", "schedule")
+        for name, value in config.tables()[table].items()
+        if name in SHOWN
+    ]
+    line(f"preset {preset}: {', '.join(chosen)}")
+
+
+SHOWN = (
+    "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr", "epochs",
+    "patience",
+)  # fmt: skip
+
+
+def size_of(task: str | OwnData, preset: str | None) -> str:
+    """Returns the preset to use: the one given, or the first that the task has."""
+    return presets.sizes(task)[0] if preset is None else preset

@@ -1,0 +1,86 @@
+"""Shows the runs of a plan while they train: bars in a terminal, else one line per run."""
+
+from types import TracebackType
+
+from rich.progress import TaskID
+
+from rru.cli.console import err, line, warn
+from rru.cli.display import TrainingBars, seconds
+from rru.experiments.plans import PlannedRun
+from rru.experiments.running import Outcome, PlanEvent, RunLost, RunReported, RunStarted
+from rru.report.formatting import counted, duration, score
+from rru.training import Evaluated, Event, Notice, Started, Stepped
+
+LONG = 100  # characters of a message; the full message is shown at the end
+
+
+class PlanBars:
+    """Shows a bar for all runs, and one for each run that trains.
+
+    **Arguments:** `total`: how many runs there are to do.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.bars = TrainingBars()
+        self.total = total
+        self.overall = self.bars.add("all runs", total)
+        self.rows: dict[str, TaskID] = {}
+        self.metrics: dict[str, str] = {}
+        self.done = 0
+
+    def __enter__(self) -> "PlanBars":
+        self.bars.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bars.stop()
+
+    def __call__(self, event: PlanEvent) -> None:
+        entry = event.run
+        match event:
+            case RunStarted():
+                place = f" on {event.place}" if event.place else ""
+                if not err.is_terminal:
+                    line(f"{entry.name}: starts{place}")
+                self.rows[entry.id] = self.bars.add(entry.name, says=f"starts{place}")
+            case RunReported():
+                self._told(entry, event.event)
+            case RunLost():
+                warn(f"{entry.name}: {event.reason}; another process resumes it")
+                self._remove(entry)
+            case Outcome():
+                self._remove(entry)
+                self._ended(event)
+
+    def _told(self, entry: PlannedRun, event: Event) -> None:
+        row = self.rows.get(entry.id)
+        if row is None:
+            return
+        match event:
+            case Started():
+                self.metrics[entry.id] = event.metric
+                self.bars.begin(row, event)
+            case Stepped():
+                self.bars.update(row, completed=event.epoch - 1 + event.index / event.steps)
+            case Evaluated():
+                metric = self.metrics.get(entry.id, "loss")
+                says = f"{metric} {score(event.validation.get(metric))}, best {score(event.best)}"
+                self.bars.update(row, completed=event.epoch, says=says)
+            case Notice():
+                warn(f"{entry.name}: {event.message}")
+
+    def _remove(self, entry: PlannedRun) -> None:
+        if (row := self.rows.pop(entry.id, None)) is not None:
+            self.bars.remove_task(row)
+
+    def _ended(self, outcome: Outcome) -> None:
+        self.done += outcome.status != "stopped"
+        self.bars.update(self.overall, completed=self.done)
+        message = outcome.message if len(outcome.message) < LONG else outcome.message[:LONG] + " ..."
+        result, says = outcome.result, f": {message}"
+        if result is not None and outcome.status != "stopped":
+            test = result.test.get(result.metric)
+            tested = f", test {result.metric} {score(test)}" if test is not None else ""
+            says = f"{tested}; {result.reason}; {counted(result.epochs, 'epoch')} in {duration(seconds(result))}"
+        style = "red" if outcome.status == "failed" else None
+        line(f"{self.done}/{self.total} {outcome.run.name}: {outcome.status}{says}", style=style)

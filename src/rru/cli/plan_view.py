@@ -1,0 +1,194 @@
+"""Shows the state of a plan's runs as tables, once or live."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from rru.cli.console import err, line, out, shown
+from rru.experiments import plans
+from rru.experiments.plans import Plan, PlannedRun
+from rru.experiments.running import RunState, run_state
+from rru.experiments.running.estimate import Estimate, Speed, time_left
+from rru.report.formatting import counted, duration, score
+from rru.training import ENDED, stopped_within
+
+ROWS = 60  # a plan with more runs is summarized
+STATUSES = ("running", "failed", "damaged", "unfinished", "finished", "diverged", "missing")
+COLOURS = {"finished": "green", "diverged": "magenta", "running": "cyan", "unfinished": "yellow", "missing": "dim"}
+LONGEST = 3  # tasks whose time left is named
+AROUND = 9  # lines of the live view that are not runs
+
+
+def fits(states: Sequence[RunState]) -> bool:
+    """Return whether there are few enough runs to show each, instead of a summary."""
+    return len(states) <= ROWS
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """A plan, the folder its runs are in, and a way to measure this machine's speed."""
+
+    plan: Plan
+    root: Path
+    speed: Speed
+
+    def look(self) -> list[RunState]:
+        """Return the current state of each run."""
+        return [run_state(entry, self.root) for entry in self.plan.runs]
+
+    def table(self, states: Sequence[RunState]) -> Table:
+        """Return a table with one row per run."""
+        return _rows(self.plan, list(zip(self.plan.runs, states, strict=True)))
+
+    def summary(self, states: Sequence[RunState]) -> Table:
+        """Return a table with one row per task and line: the number of runs in each state, and the best score."""
+        groups: dict[tuple[str, str], list[RunState]] = {}
+        for entry, state in zip(self.plan.runs, states, strict=True):
+            groups.setdefault((entry.task, entry.line), []).append(state)
+        shown = [status for status in STATUSES if any(state.status == status for state in states)]
+        table = Table(box=box.SIMPLE_HEAD)
+        for name in ("task", "cell or version"):
+            table.add_column(name)
+        for name in ("runs", *shown, "test score of the best"):
+            table.add_column(name, justify="right")
+        for (task, label), group in groups.items():
+            counts = Counter(state.status for state in group)
+            numbers = [Text(str(counts[status] or "-"), COLOURS.get(status, "red")) for status in shown]
+            table.add_row(task, label, str(len(group)), *numbers, _best(group))
+        return table
+
+    def left(self, states: Sequence[RunState]) -> list[str]:
+        """Describe how many runs are left and how long they may take."""
+        have = sum(state.status in ENDED for state in states)
+        said = [f"{have} of {counted(len(states), 'run')} done, {len(states) - have} left."]
+        if have < len(states):
+            said += time_text(self.plan, states, self.root, self.speed)
+        return said
+
+    def watch(self, every: float, stop: Callable[[], bool]) -> None:
+        """Show the progress until all runs end or `stop` returns True: live in a terminal, else a line per change."""
+        before: list[RunState] = []
+        with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
+            while True:
+                states = self.look()
+                if live is not None:
+                    live.update(self._view(states), refresh=True)
+                else:
+                    self._changes(before, states)
+                before = states
+                if all(state.status in ENDED for state in states) or stopped_within(every, stop):
+                    return
+
+    def _view(self, states: Sequence[RunState]) -> RenderableType:
+        """Return the live view, with as many rows as fit: training runs, failed runs, then results."""
+        there = [pair for pair in zip(self.plan.runs, states, strict=True) if pair[1].status != "missing"]
+        there.sort(key=lambda pair: STATUSES.index(pair[1].status))
+        room = max(out.height - AROUND, 3)
+        counts = Counter(state.status for state in states)
+        said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+        head = Text(f"{self.plan.title}; preset {self.plan.preset}, runs in {self.root}", style="bold")
+        more = [Text(f"and {len(there) - room} more", style="dim")] if len(there) > room else []
+        ended = all(state.status in ENDED for state in states)
+        end = [] if ended else [Text("Ctrl-C closes this view; the runs continue.", style="dim")]
+        table = [_rows(self.plan, there[:room])] if there else []
+        return Group(head, Text(said), *table, *more, *map(Text, self.left(states)), *end)
+
+    def _changes(self, before: Sequence[RunState], now: Sequence[RunState]) -> None:
+        old = before or [RunState("missing")] * len(now)
+        changed = False
+        for entry, was, state in zip(self.plan.runs, old, now, strict=True):
+            if state_text(was) != state_text(state):
+                line(f"{entry.name}: {state_text(state)}")
+                changed = True
+        if changed or not before:
+            for text in self.left(now):
+                line(text)
+
+
+def _rows(plan: Plan, pairs: Sequence[tuple[PlannedRun, RunState]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    axes = list(dict.fromkeys(name for entry in plan.runs for name in entry.point))
+    for name in ("task", "cell or version"):
+        table.add_column(name)
+    for name in (*(axis.rpartition(".")[2] for axis in axes), "seed"):
+        table.add_column(name, justify="right")
+    table.add_column("state", overflow="fold")
+    for entry, state in pairs:
+        point = [plans.number_text(entry.point[axis]) for axis in axes]
+        colour = COLOURS.get(state.status, "red")
+        table.add_row(entry.task, entry.line, *point, str(entry.seed), Text(state_text(state), colour))
+    return table
+
+
+def _best(group: Iterable[RunState]) -> str:
+    """Return the test score of the run with the best validation; choosing by test score would be biased."""
+    tested = [
+        (state.result.best, state.score, state.result) for state in group if state.result and state.score is not None
+    ]
+    if not tested:
+        return ""
+    result = tested[0][2]
+    _, best, _ = (max if result.higher_is_better else min)(tested, key=lambda one: one[0] or 0.0)
+    return escape(shown(f"{result.metric} {score(best)}", keep=""))
+
+
+def state_text(state: RunState) -> str:
+    """Describe the state of a run in words."""
+    if state.result is not None:
+        tested = "" if state.score is None else f": {state.result.metric} {score(state.score)}"
+        return shown(f"{state.status}{tested} after {counted(state.epoch, 'epoch')}", keep="")
+    if state.status in ("missing", "damaged"):
+        return state.status
+    best = "" if state.best is None else f", best {score(state.best)}"
+    return f"{state.status} at epoch {state.epoch}{best}"
+
+
+def time_text(plan: Plan, states: Sequence[RunState], root: Path, speed: Speed) -> list[str]:
+    """Describe the time left, and what the estimate is based on."""
+    left = time_left(plan.runs, states, root, speed)
+    known = [one for one in left if one.seconds is not None]
+    by_runs, by_speed = ([one for one in known if one.measured is measured] for measured in (False, True))
+    said = []
+    if by_runs:
+        said.append(f"Time left, estimated from runs that have ended: {_total(by_runs)} one after another.")
+    if by_speed:
+        low, high = (round(choose(one.epochs for one in by_speed)) for choose in (min, max))
+        epochs = counted(low, "epoch") if low == high else f"{low} to {high} epochs"
+        said.append(
+            f"Time left, a rough estimate: {_total(by_speed)} one after another on one thread of this machine. "
+            f"No run like them has ended yet, so this assumes {epochs}."
+        )
+    if unknown := len(left) - len(known):
+        said.append(f"Time left: unknown for {counted(unknown, 'run')} because the size of their data is unknown.")
+    return said
+
+
+def _total(estimates: Sequence[Estimate]) -> str:
+    """Describe the time that runs have left, and how much of it the tasks take that need most."""
+    tasks: dict[str, float] = {}
+    for one in estimates:
+        tasks[one.run.task] = tasks.get(one.run.task, 0.0) + (one.seconds or 0.0)
+    longest = sorted(tasks, key=tasks.__getitem__, reverse=True)[:LONGEST]
+    most = ", ".join(f"{task} {duration(tasks[task])}" for task in longest)
+    shares = f" ({most}{', ...' if len(tasks) > LONGEST else ''})" if len(tasks) > 1 else ""
+    return f"about {duration(sum(tasks.values()))} for {counted(len(estimates), 'run')}{shares}"
+
+
+def show_errors(messages: Mapping[str, str]) -> None:
+    """Print the errors of runs, by run name, each message once."""
+    names: dict[str, list[str]] = {}
+    for name, message in messages.items():
+        names.setdefault(message, []).append(name)
+    for message, those in names.items():
+        more = f"; and {len(those) - 3} more" if len(those) > 3 else ""
+        said = shown(f"{'; '.join(those[:3])}{more}: {message}", keep="")
+        err.print(said, style="red", markup=False, soft_wrap=True)

@@ -1,0 +1,208 @@
+"""The columns of a table of series: which is the target, the time, the id, and which are inputs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rru.data.errors import DataError
+from rru.data.own.table import Column, Table
+from rru.data.own.times import Frequency, Times, calendar, frequency_of, parse
+
+TIME_NAMES = ("date", "time", "datetime", "timestamp", "year", "day", "ds", "t")
+ALL = "all"
+MOST_LEVELS = 50  # categories of an input
+MOST_INPUTS = 500
+YEARS, UNIX = (1000, 2999), (10**9, 4 * 10**9)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a table are; a run keeps it, to read new data in the same way.
+
+    **Arguments:**
+
+    - `target`: the column to forecast.
+    - `time`, `id`: the columns with times and names of series; None if there is none.
+    - `past`, `known`: input columns; those in `known` are known in advance.
+    - `levels`: the categories of the input columns that are not numbers.
+    - `calendar`: whether hour, weekday and time of the year are inputs.
+    - `frequency`: the time between steps; None without times.
+    - `means`, `deviations`: of each input, from the training part.
+    """
+
+    target: str
+    time: str | None = None
+    id: str | None = None
+    past: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calendar: tuple[str, ...] = ()
+    frequency: Frequency | None = None
+    means: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+
+    @property
+    def past_size(self) -> int:
+        """The number of inputs that are not known in advance; they come first."""
+        return sum(len(self.levels.get(name, "1")) for name in self.past)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The input columns, and `calendar`."""
+        return [
+            *self.past,
+            *(f"{name} (known in advance)" for name in self.known),
+            *(["calendar"] if self.calendar else []),
+        ]
+
+    @property
+    def size(self) -> int:
+        """The number of inputs; a category has one for each of its levels."""
+        return sum(len(self.levels.get(name, "1")) for name in (*self.past, *self.known)) + len(self.calendar)
+
+    def scaled(self, inputs: Sequence[NDArray[np.float64]]) -> "Layout":
+        """Returns the layout with means and deviations of inputs (T, size) of training parts."""
+        rows = np.concatenate(inputs)
+        there = ~np.isnan(rows)
+        counts = np.maximum(there.sum(axis=0), 1)
+        means = np.where(there, rows, 0).sum(axis=0) / counts
+        deviations = np.sqrt((np.where(there, rows - means, 0) ** 2).sum(axis=0) / counts)
+        return replace(self, means=tuple(means.tolist()), deviations=tuple((deviations + (deviations == 0)).tolist()))
+
+    def standardized(self, inputs: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Returns inputs (T, size) with mean 0 and deviation 1 in the training part; 0 where missing."""
+        scaled = (inputs - np.array(self.means)) / np.array(self.deviations)
+        return np.asarray(np.clip(np.nan_to_num(scaled), -10, 10), np.float32)
+
+    def fields(self) -> dict[str, Any]:
+        """Returns JSON values."""
+        values = {name: getattr(self, name) for name in ("target", "time", "id", "past", "known", "calendar")}
+        lists = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        levels = {name: list(level) for name, level in self.levels.items()}
+        code = None if self.frequency is None else self.frequency.code
+        numbers = {"means": list(self.means), "deviations": list(self.deviations)}
+        return {**lists, "levels": levels, "frequency": code, **numbers}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> "Layout":
+        """Reads what `fields` returned; raises ValueError, TypeError or KeyError if it is something else."""
+        frequency = None if fields["frequency"] is None else Frequency.of(fields["frequency"])
+        time, id_name = (None if fields[name] is None else str(fields[name]) for name in ("time", "id"))
+        past, known, features = (tuple(map(str, fields[name])) for name in ("past", "known", "calendar"))
+        levels = {str(name): tuple(map(str, level)) for name, level in fields["levels"].items()}
+        means, deviations = (tuple(map(float, fields[name])) for name in ("means", "deviations"))
+        names = str(fields["target"]), time, id_name, past, known
+        found = cls(*names, levels, features, frequency, means, deviations)
+        if not len(found.means) == len(found.deviations) == found.size or not all(map(np.isfinite, found.means)):
+            raise ValueError("a layout must have a mean and a deviation for each input")
+        return found
+
+
+def find_layout(table: Table, options: Mapping[str, Any]) -> Layout:
+    """Finds what the columns of a table are, from the user's options and from their content."""
+    target = str(options["target"])
+    if table[target].kind == "empty":
+        raise DataError(table.path, f"column {target!r} has no values, only missing ones")
+    table[target].numbers()
+    id_name = options.get("id")
+    time = _time_column(table, options.get("time"), {target, id_name})
+    taken = {target, time, id_name}
+    known = _listed(table, options.get("known"), taken)
+    past = _listed(table, options.get("columns"), taken | set(known))
+    levels = {name: _levels(table[name]) for name in (*past, *known) if table[name].kind != "number"}
+    frequency = None
+    if time is not None:
+        frequency = Frequency.of(options["frequency"]) if options.get("frequency") else _frequency(table, time, id_name)
+    features: tuple[str, ...] = ()
+    if options.get("calendar"):
+        if frequency is None:
+            raise DataError(table.path, "has no column of times, which the calendar needs")
+        features = tuple(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
+    layout = Layout(target, time, id_name, past, known, levels, features, frequency)
+    if layout.size > MOST_INPUTS:
+        raise DataError(table.path, f"must give at most {MOST_INPUTS} inputs, gives {layout.size}; name fewer columns")
+    return layout
+
+
+def _time_column(table: Table, given: str | None, others: set[str | None]) -> str | None:
+    if given is not None:
+        table[given]
+        return given
+    rest = [column for column in table if column.name not in others]
+    named = [column for column in rest if column.kind == "number" and column.name.lower() in TIME_NAMES]
+    found = [each for each in rest if each.kind == "time"] + [each for each in named if _from_numbers(each) is not None]
+    return found[0].name if found else None
+
+
+def _listed(table: Table, names: str | None, taken: set[str | None]) -> tuple[str, ...]:
+    """Returns the named columns; `all` are those of numbers and categories that are not taken."""
+    if not names:
+        return ()
+    if names == ALL:
+        return tuple(each.name for each in table if each.name not in taken and each.kind in ("number", "category"))
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name in taken:
+            raise ValueError(f"column {name!r} is given twice, or is the target, the time or the id")
+        if table[name].kind not in ("number", "category"):
+            raise DataError(table.path, f"column {name!r} must have numbers or categories, has {table[name].kind}")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _levels(column: Column) -> tuple[str, ...]:
+    found = sorted(set(column.texts()) - {""})
+    if len(found) > MOST_LEVELS:
+        raise DataError(
+            column.file, f"column {column.name!r} must have at most {MOST_LEVELS} categories, has {len(found)}"
+        )
+    return tuple(found)
+
+
+def times_of(column: Column) -> Times:
+    """Returns the times of a column, which may also be years, dates such as 20260131, or seconds since 1970."""
+    found = _from_numbers(column) if column.kind == "number" else column.times()
+    if found is None:
+        seen = "some are missing" if column.missing.any() else f"got {column.cells[0]}"
+        reason = f"column {column.name!r} must have times, years, dates such as 20260131 or seconds since 1970; {seen}"
+        raise DataError(column.file, reason)
+    return found
+
+
+def _from_numbers(column: Column) -> Times | None:
+    numbers = column.numbers()
+    if column.missing.any() or (numbers % 1 != 0).any():
+        return None
+    whole = numbers.astype(np.int64)
+    low, high = int(whole.min()), int(whole.max())
+    if YEARS[0] <= low and high <= YEARS[1]:
+        return (whole - 1970).astype("datetime64[Y]").astype("datetime64[us]")
+    if YEARS[0] * 10**4 <= low and high <= YEARS[1] * 10**4:
+        found, wrong = parse([str(number) for number in whole.tolist()])
+        return found if wrong is None else None
+    for factor in (1, 10**3):
+        if UNIX[0] * factor <= low and high <= UNIX[1] * factor:
+            return (whole * (10**6 // factor)).astype("datetime64[us]")
+    return None
+
+
+def _frequency(table: Table, time: str, id_name: str | None) -> Frequency:
+    """Finds the frequency of the longest series."""
+    times = times_of(table[time])
+    if id_name is not None:
+        ids = np.array(table[id_name].texts())
+        names, counts = np.unique(ids, return_counts=True)
+        times = times[ids == names[counts.argmax()]]
+    times = np.unique(times)
+    if len(times) < 2:
+        raise DataError(table.path, f"column {time!r} must have at least two different times, got {len(times)}")
+    found = frequency_of(times)
+    if found is None:
+        steps = np.diff(times).astype("timedelta64[s]")
+        seen = f"from {steps.min()} to {steps.max()} apart"
+        raise DataError(
+            table.path, f"column {time!r} has uneven times ({seen}); give --frequency, such as h or D, to average"
+        )
+    return found

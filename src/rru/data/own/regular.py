@@ -1,0 +1,185 @@
+"""Series on regular steps, from the rows of a table: gaps are filled, and what was filled is known."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rru.data.errors import DataError
+from rru.data.own.columns import Layout, times_of
+from rru.data.own.table import Table
+from rru.data.own.times import Times, calendar
+
+MOST_SERIES = 5000
+MOST_STEPS = 20_000_000  # with gaps filled
+
+
+@dataclass(frozen=True)
+class One:
+    """One series on regular steps.
+
+    **Arguments:**
+
+    - `name`: its id; empty if there is only one.
+    - `start`: the time of the first step; None without times.
+    - `values`: (T,), the target; where missing, the value before.
+    - `observed`: (T,), where the target is known.
+    - `inputs`: (T + F, layout.size), NaN where missing; F steps after the last known target.
+    - `notes`: what was done about gaps.
+    """
+
+    name: str
+    start: np.datetime64 | None
+    values: NDArray[np.float64]
+    observed: NDArray[np.bool_]
+    inputs: NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def future(self) -> int:
+        """The number of steps after the last known target, for which the file has inputs."""
+        return len(self.inputs) - len(self.values)
+
+    def followed_by(self, other: "One", path: Path) -> "One":
+        """Returns this series with another after it; raises DataError if that does not begin later."""
+        if self.start is not None and other.start is not None and other.start <= self.start:
+            raise DataError(path, f"must begin after {self.start}, the start of the series; begins at {other.start}")
+        return replace(
+            self,
+            values=np.concatenate([self.values, other.values]),
+            observed=np.concatenate([self.observed, other.observed]),
+            inputs=np.concatenate([self.inputs[: len(self.values)], other.inputs]),
+            notes=(*self.notes, *other.notes),
+        )
+
+
+def times_after(one: One, layout: Layout, first: int, end: int) -> Times | None:
+    """Returns the times of the steps from `first` up to `end`, counted from the start; None without times."""
+    if one.start is None or layout.frequency is None:
+        return None
+    return layout.frequency.times(one.start, np.arange(first, end))
+
+
+def with_future(one: One, layout: Layout, horizon: int, path: Path) -> One:
+    """Returns a series with inputs for exactly `horizon` steps after its last value.
+
+    Raises DataError if the file does not have the columns that are known in advance for so many steps.
+    """
+    if layout.known and one.future < horizon:
+        which = f"series {one.name!r}" if one.name else "the series"
+        need = f"{', '.join(layout.known)} of the {horizon} steps after the last {layout.target!r} of {which}"
+        raise DataError(path, f"must have {need}, in rows without {layout.target!r}; has {one.future}")
+    end = len(one.values) + horizon
+    inputs = np.full((end, layout.size), np.nan)
+    given = one.inputs[:end]
+    inputs[: len(given)] = given
+    times = times_after(one, layout, 0, end)
+    if layout.calendar and times is not None and layout.frequency is not None:
+        features = calendar(times, layout.frequency)
+        inputs[:, layout.size - len(layout.calendar) :] = np.stack([features[each] for each in layout.calendar], axis=1)
+    return replace(one, inputs=inputs)
+
+
+def read_series(table: Table, layout: Layout) -> dict[str, One]:
+    """Reads the series of a table, by name, in order of their names; one has the empty name."""
+    target = table[layout.target].numbers()
+    inputs = _inputs(table, layout)
+    times = None if layout.time is None else times_of(table[layout.time])
+    if layout.id is None:
+        groups = {"": np.arange(len(table))}
+    else:
+        names, numbers = np.unique(np.array(table[layout.id].texts()), return_inverse=True)
+        if len(names) > MOST_SERIES:
+            raise DataError(
+                table.path, f"must have at most {MOST_SERIES:,} series, has {len(names):,} in {layout.id!r}"
+            )
+        order = np.argsort(numbers, kind="stable")
+        rows = np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+        groups = {str(name): some for name, some in zip(names, rows, strict=True)}
+    return {name: _one(name, table, layout, rows, target, inputs, times) for name, rows in groups.items()}
+
+
+def _inputs(table: Table, layout: Layout) -> NDArray[np.float64]:
+    """Returns the input columns (rows, size without calendar): numbers, and one for each category."""
+    parts: list[NDArray[np.float64]] = []
+    for name in (*layout.past, *layout.known):
+        if name in layout.levels:
+            texts = np.array(table[name].texts())
+            parts += [(texts == level).astype(np.float64) for level in layout.levels[name]]
+        else:
+            parts.append(table[name].numbers())
+    return np.stack(parts, axis=1) if parts else np.empty((len(table), 0))
+
+
+def _one(
+    name: str,
+    table: Table,
+    layout: Layout,
+    rows: NDArray[np.int64],
+    target: NDArray[np.float64],
+    inputs: NDArray[np.float64],
+    times: Times | None,
+) -> One:
+    values, given = target[rows], inputs[rows]
+    start, notes = None, []
+    if times is not None:
+        assert layout.frequency is not None
+        _check_order(table, layout, rows, times[rows])
+        start = times[rows[0]]
+        places = np.floor(layout.frequency.positions(times[rows], start) + 1e-9).astype(np.int64)
+        if len(places) and places[-1] + 1 > MOST_STEPS:
+            raise DataError(table.path, f"spans {places[-1] + 1:,} steps {layout.frequency}; at most {MOST_STEPS:,}")
+        if gaps := int(places[-1]) + 1 - len(np.unique(places)):
+            notes.append(f"{gaps:,} steps are not in the file; they repeat the value before and are not scored")
+        grid = [_on_grid(column, places) for column in (values, *given.T)]
+        values, given = grid[0], np.stack(grid, axis=1)[:, 1:]
+    there = np.flatnonzero(~np.isnan(values))
+    which = f"series {name!r} of column" if name else "column"
+    if len(there) < 2:
+        raise DataError(table.path, f"{which} {layout.target!r} must have at least two values, got {len(there)}")
+    first, end = int(there[0]), int(there[-1]) + 1
+    if start is not None:
+        assert layout.frequency is not None
+        start = layout.frequency.times(start, np.array([first]))[0]
+        features = calendar(layout.frequency.times(start, np.arange(len(values) - first)), layout.frequency)
+        given = np.column_stack([given[first:], *(features[each] for each in layout.calendar)])
+    else:
+        given = given[first:]
+    observed = ~np.isnan(values[first:end])
+    return One(name, start, _carried(values[first:end]), observed, _carried(given), tuple(notes))
+
+
+def _check_order(table: Table, layout: Layout, rows: NDArray[np.int64], times: Times) -> None:
+    """Raises DataError if times go backwards, or are there twice."""
+    steps = np.diff(times).astype(np.int64)
+    assert layout.time is not None
+    column = table[layout.time]
+    if (steps < 0).any():
+        row = int(rows[int((steps < 0).argmax()) + 1])
+        raise column.error(
+            row, f"column {layout.time!r} goes back in time, at {column.cells[row]}; sort the rows by time"
+        )
+    if (steps == 0).any():
+        row = int(rows[int((steps == 0).argmax()) + 1])
+        ids = [each.name for each in table if each.kind == "category" and each.name != layout.id]
+        several = f"; are these several series? Give --id {ids[0]}" if ids and layout.id is None else ""
+        raise column.error(
+            row, f"column {layout.time!r} has {column.cells[row]} twice{several or '; keep one of them'}"
+        )
+
+
+def _on_grid(values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Returns the mean of the values at each place, NaN where there is none."""
+    there = ~np.isnan(values)
+    size = int(places[-1]) + 1
+    counts = np.bincount(places[there], minlength=size)
+    sums = np.bincount(places[there], weights=values[there], minlength=size)
+    return np.asarray(np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0))
+
+
+def _carried(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Replaces NaN by the value before it, in each column; at the beginning NaN stays."""
+    places = np.where(np.isnan(values), 0, np.arange(len(values)).reshape(-1, *([1] * (values.ndim - 1))))
+    places = np.maximum.accumulate(places, axis=0)
+    return np.asarray(np.take_along_axis(values, places, axis=0))

@@ -1,0 +1,188 @@
+"""Simple forecasts, and the scaling of a series from its training part."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+LAST, SEASONAL, AVERAGE, GROWTH, MEAN = "last", "seasonal", "average", "growth", "mean"
+BASES = (LAST, SEASONAL, AVERAGE, GROWTH, MEAN)
+AVERAGED = 4  # seasons
+LEAST_SPAN = 8  # steps of a mean
+MOST_ORIGINS = 2000  # to compare simple forecasts on
+LEAST_LEVELS, GROWS = 1.5, 0.5  # when to forecast the logarithm
+
+
+def simple_forecasts(
+    base: str, values: Values, origins: Places, starts: Places, horizon: int, season: int
+) -> NDArray[np.float64]:
+    """Returns simple forecasts (B, horizon) from `origins` (B,), the last known places in `values`.
+
+    **Arguments:**
+
+    - `base`: `last` repeats the last value; `seasonal` the last season; `average` the mean of the last four
+      seasons; `growth` the last season plus the change of the mean from one season to
+      the next; `mean` the mean of the last season, or of eight values.
+    - `values`: (N,), all series one after another.
+    - `starts`: (B,), where the series of each origin begins. Where there is no season before, `seasonal` is `last`.
+    - `season`: steps after which a pattern repeats.
+    """
+    last = values[origins][:, None]
+    if base == LAST:
+        return np.repeat(last, horizon, axis=1)
+    if base == MEAN:
+        return np.repeat(recent_mean(values, origins, starts, season)[:, None], horizon, axis=1)
+    steps = np.arange(1, horizon + 1)
+    seasons = -(-steps // season)
+    places = origins[:, None] + steps - seasons * season
+    found = np.where(places >= starts[:, None], values[np.maximum(places, 0)], last)
+    if base == SEASONAL:
+        return found
+    if base == AVERAGE:
+        return _averaged(found, values, starts, places, season)
+    before = origins - season
+    growth = _mean(values, origins, season) - _mean(values, np.maximum(before, 0), season)
+    return found + seasons * np.where(before - season + 1 >= starts, growth, 0.0)[:, None]
+
+
+def _averaged(found: Values, values: Values, starts: Places, places: Places, season: int) -> NDArray[np.float64]:
+    """Returns the mean over seasons of the last season (B, H) and those before it, as far as they are there."""
+    total, count = found.copy(), np.ones(found.shape)
+    for back in range(1, AVERAGED):
+        there = places - back * season >= starts[:, None]
+        total += np.where(there, values[np.maximum(places - back * season, 0)], 0.0)
+        count += there
+    return total / count
+
+
+def recent_mean(values: Values, origins: Places, starts: Places, season: int) -> Values:
+    """Returns the mean (B,) of the last season before each origin, or of the last eight values if that is more."""
+    span = np.minimum(max(season, LEAST_SPAN), origins - starts + 1)
+    return _mean(values, origins, span)
+
+
+def _mean(values: Values, ends: Places, span: Places | int) -> Values:
+    """Returns the means of the `span` values up to each end, itself included."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    return np.asarray((sums[ends + 1] - sums[np.maximum(ends + 1 - span, 0)]) / span)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How the values of a series are scaled; found from its training part.
+
+    **Arguments:**
+
+    - `floor`: the lowest value before the logarithm is taken; None if values are taken as they are.
+    - `centre`, `deviation`: mean and standard deviation.
+    - `spread`: standard deviation from the mean of the season before.
+    - `unit`: mean error of the simple forecast that the model starts from.
+    - `naive`: mean absolute difference from the season before, in the units of the file: what MASE divides by.
+    """
+
+    floor: float | None
+    centre: float
+    deviation: float
+    spread: float
+    unit: float
+    naive: float
+
+    @classmethod
+    def of(cls, values: Values, season: int, horizon: int, base: str, *, log: bool) -> "Scaling":
+        """Finds the scaling of the training part (T,) of a series, without missing values."""
+        floor = float(values[values > 0].min()) / 10 if log else None
+        naive = _naive(values, season)
+        scaled = transformed(values, floor)
+        origins, starts = _origins(scaled, season, horizon)
+        spread = float(np.std(scaled[origins] - recent_mean(scaled, origins, starts, season)))
+        errors = base_errors(base, scaled, season, horizon)
+        smallest = 1e-6 * (float(np.std(scaled)) or 1.0)
+        found = float(np.mean(scaled)), float(np.std(scaled)), spread, errors
+        centre, deviation, spread, unit = found
+        return cls(floor, centre, max(deviation, smallest), max(spread, smallest), max(unit, smallest), naive)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> "Scaling":
+        """Reads what `fields` returned; raises ValueError if a number is not finite, or not positive where it must."""
+        numbers = {name: float(fields[name]) for name in ("centre", "deviation", "spread", "unit", "naive")}
+        floor = None if fields["floor"] is None else float(fields["floor"])
+        wrong = [
+            name for name, value in numbers.items() if not math.isfinite(value) or (name != "centre" and value <= 0)
+        ]
+        if wrong or (floor is not None and not 0 < floor < math.inf):
+            raise ValueError(f"{', '.join(wrong) or 'floor'} of a scaling must be finite and positive")
+        return cls(floor, **numbers)
+
+    def fields(self) -> dict[str, Any]:
+        """Returns JSON values."""
+        return asdict(self)
+
+
+def transformed(values: Values, floor: float | None) -> Values:
+    """Returns the logarithm of values, at least of `floor`; the values themselves if `floor` is None."""
+    return values if floor is None else np.log(np.maximum(values, floor))
+
+
+def restored(values: Values, floor: float | None) -> Values:
+    """Reverses `transformed`."""
+    return values if floor is None else np.exp(np.minimum(values, 700.0))
+
+
+def base_errors(base: str, values: Values, season: int, horizon: int) -> float:
+    """Returns the mean absolute error of a simple forecast on a training part."""
+    origins, starts = _origins(values, season, horizon)
+    horizon = min(horizon, len(values) - 1 - int(origins[0]))
+    origins = origins[origins + horizon < len(values)]
+    forecast = simple_forecasts(base, values, origins, starts[: len(origins)], horizon, season)
+    return float(np.abs(forecast - values[origins[:, None] + np.arange(1, horizon + 1)]).mean())
+
+
+def grows_with_level(values: Values, season: int) -> bool:
+    """Returns whether the values are positive and vary more where they are higher, as for growth in per cent."""
+    if values.min() <= 0:
+        return False
+    size = max(season, LEAST_SPAN, len(values) // 20)
+    blocks = values[len(values) % size :].reshape(-1, size)
+    means, spreads = blocks.mean(axis=1), np.abs(np.diff(blocks, axis=1)).mean(axis=1)
+    if len(blocks) < 4 or means.max() < LEAST_LEVELS * means.min() or spreads.min() <= 0:
+        return False
+    slope = np.polyfit(np.log(means), np.log(spreads), 1)[0]
+    return bool(slope > GROWS and np.corrcoef(np.log(means), np.log(spreads))[0, 1] > GROWS)
+
+
+def found_season(values: Values, most: int) -> int:
+    """Returns the period of the strongest repetition in a series, from its autocorrelation; 1 if there is none."""
+    changes = values - np.polyval(np.polyfit(np.arange(len(values)), values, 1), np.arange(len(values)))
+    most = min(most, len(values) // 3)
+    if most < 3 or not changes.any():
+        return 1
+    power = float((changes**2).sum())
+    correlations = np.array([(changes[lag:] * changes[: len(changes) - lag]).sum() / power for lag in range(most + 2)])
+    negative = np.flatnonzero(correlations < 0)
+    if not len(negative):
+        return 1
+    first = int(negative[0])
+    peaks = [
+        lag for lag in range(max(first, 2), most + 1) if correlations[lag] == correlations[lag - 1 : lag + 2].max()
+    ]
+    best = max(peaks, key=lambda lag: float(correlations[lag]), default=1)
+    return best if peaks and correlations[best] > max(0.2, 2 / math.sqrt(len(values))) else 1
+
+
+def _naive(values: Values, season: int) -> float:
+    lag = season if len(values) > 2 * season else 1
+    return float(np.abs(values[lag:] - values[:-lag]).mean()) or float(np.std(values))
+
+
+def _origins(values: Values, season: int, horizon: int) -> tuple[Places, Places]:
+    """Returns evenly spaced origins in a training part, and zeros."""
+    first = min(max(season, LEAST_SPAN), max(len(values) - 1 - horizon, 0))
+    origins = np.arange(first, max(len(values) - horizon, first + 1))
+    origins = origins[:: -(-len(origins) // MOST_ORIGINS)]
+    return origins, np.zeros(len(origins), np.int64)

@@ -1,0 +1,96 @@
+"""Divides a user's data into training, validation and test parts, as a function of its content alone."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rru.data.errors import DataError
+from rru.data.sets import SPLITS
+
+HELD_OUT = 0.1  # the share of the data that validation and test have each
+NEAR = 1 << 16  # bytes: how far a cut may move to the end of a line
+
+
+def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: str) -> list[str]:
+    """Returns the split of each item. Items with the same key, such as copies, come into the same split.
+
+    **Arguments:**
+
+    - `keys`: one for each item, a hash of its content.
+    - `missing`: the splits to hold out, a tenth of the items each: `valid` and `test`, unless the user gave them.
+    - `path`, `what`: named in the error if there are too few items.
+    """
+    counts, missing = Counter(keys), tuple(missing)
+    if len(counts) <= len(missing):
+        more = f"at least {len(missing) + 1} different {what}, to train on and to hold out"
+        raise DataError(path, f"must have {more}; got {len(counts)}")
+    split_of: dict[str, str] = {}
+    waiting = sorted(counts)
+    for number, split in enumerate(missing):
+        wanted, have, reserved = max(round(HELD_OUT * len(keys)), 1), 0, len(missing) - number
+        while have < wanted and len(waiting) > reserved:  # the splits that follow need one each
+            key = waiting.pop(0)
+            split_of[key] = split
+            have += counts[key]
+    return [split_of.get(key, "train") for key in keys]
+
+
+def stratified(keys: Sequence[str], labels: Sequence[int], missing: Iterable[str]) -> list[str]:
+    """Returns the split of each item, a tenth of every class in each split that is missing.
+
+    A class with too few different items to be held out is only trained on.
+    """
+    splits = ["train"] * len(keys)
+    missing = tuple(missing)
+    # copies with different labels must not come into different splits either: the first label decides
+    class_of: dict[str, int] = {}
+    for key, label in zip(keys, labels, strict=True):
+        class_of.setdefault(key, label)
+    by_class: dict[int, list[int]] = {}
+    for item, key in enumerate(keys):
+        by_class.setdefault(class_of[key], []).append(item)
+    for items in by_class.values():
+        if len({keys[item] for item in items}) > len(missing):
+            for item, split in zip(items, by_content([keys[item] for item in items], missing, Path(), ""), strict=True):
+                splits[item] = split
+    return splits
+
+
+def by_position(path: Path, size: int, missing: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Returns the first and last byte of each part of a text: first training, then validation, then test.
+
+    A cut is moved to the end of a line, if one is near, or else to the end of a word or character.
+    """
+    missing = tuple(missing)
+    shares = [HELD_OUT * (len(missing) - number) for number in range(len(missing))]
+    cuts = [0, *(_cut(path, size - round(size * share)) for share in shares), size]
+    parts = zip(("train", *missing), cuts[:-1], cuts[1:], strict=True)
+    return {split: (start, end) for split, start, end in parts}
+
+
+def _cut(path: Path, position: int) -> int:
+    with path.open("rb") as file:
+        file.seek(position)
+        near = file.read(NEAR)
+    for mark in (b"\n", b" "):
+        if (at := near.find(mark)) >= 0:
+            return position + at + 1
+    return position + next((at for at, byte in enumerate(near[:4]) if byte & 0xC0 != 0x80), 0)
+
+
+def described(given: Collection[str], how: str) -> str:
+    """Returns how data was divided, in words: `how`, but for the splits that the user gave."""
+    named = " and ".join(split for split in ("valid", "test") if split in given)
+    if not named:
+        return how
+    return f"{named} as given" if "and" in named else f"{named} as given, the rest {how}"
+
+
+def shared(keys: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Returns how many items of `valid` and `test` have a key that is also in an earlier split."""
+    seen: set[str] = set()
+    found = {}
+    for split in SPLITS:
+        found[split] = sum(key in seen for key in keys[split])
+        seen.update(keys[split])
+    return {split: count for split, count in found.items() if count}

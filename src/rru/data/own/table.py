@@ -1,0 +1,320 @@
+"""Reads tables: CSV and TSV files, and Parquet where pyarrow is installed.
+
+```python
+table = read_table("energy.csv")
+table.names, len(table), table["load"].kind
+table["load"].numbers()  # (rows,), NaN where missing
+```
+"""
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rru.data.errors import DataError
+from rru.data.own import parquet, times
+from rru.data.streams import checked_size, data_errors
+from rru.suggestions import did_you_mean
+
+FILE_LIMIT = 4 << 30  # bytes
+LINE_LIMIT = 4 << 20  # bytes
+MOST_COLUMNS = 4096
+MOST_CELLS = 60_000_000
+CHUNK_ROWS = 20_000
+SAMPLE_LINES, SAMPLE_SIZE = 50, 1 << 16  # lines and about as many characters to find the delimiter in
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MISSING = frozenset(("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "-", "--", "?", ".", "inf", "-inf"))
+MOST_CATEGORIES = 1000
+LONGEST_CATEGORY = 100  # characters
+STRINGS = np.dtypes.StringDType()  # 16 bytes for a short text
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    **Arguments:**
+
+    - `file`: the file of the table.
+    - `name`: the column's name.
+    - `cells`: (rows,), strings without spaces around them; from Parquet also floats or datetimes.
+    - `lines`: (rows,), the line of each row, for messages.
+    - `decimal_comma`: whether numbers are written as 1,5.
+    """
+
+    file: Path
+    name: str
+    cells: NDArray[Any]
+    lines: NDArray[np.int64]
+    decimal_comma: bool = False
+
+    @cached_property
+    def missing(self) -> NDArray[np.bool_]:
+        """(rows,), where a cell is empty or says that its value is missing, such as NA."""
+        if self.cells.dtype.kind == "f":
+            return np.asarray(~np.isfinite(self.cells))
+        if self.cells.dtype.kind == "M":
+            return np.asarray(np.isnat(self.cells))
+        return np.fromiter((cell.lower() in MISSING for cell in self.cells.tolist()), np.bool_, len(self.cells))
+
+    @cached_property
+    def kind(self) -> str:
+        """`number`, `time`, `category` (few different texts), `text`, or `empty` if every cell is missing."""
+        if self.missing.all():
+            return "empty"
+        if self._as_numbers[1] is None:
+            return "number"
+        texts = self.texts()
+        if self.cells.dtype.kind == "M" or times.is_time(next(filter(None, texts))):
+            known = [text for text in texts if text]
+            if self.cells.dtype.kind == "M" or times.parse(known)[1] is None:
+                return "time"
+        different = set(texts) - {""}
+        few = len(different) <= min(MOST_CATEGORIES, max(len(texts) // 2, 20))
+        return "category" if few and max(map(len, different)) <= LONGEST_CATEGORY else "text"
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the cells (rows,) as numbers, NaN where missing; raises DataError at the first that is not one."""
+        numbers, wrong = self._as_numbers
+        if wrong is not None:
+            raise self.error(wrong, f"column {self.name!r} must have numbers, got {self._shown(wrong)}")
+        return numbers
+
+    def times(self) -> NDArray[np.datetime64]:
+        """Returns the cells (rows,) as UTC times in microseconds; raises DataError at the first that is not one."""
+        found, wrong = self._as_times
+        if wrong is not None:
+            reason = f"column {self.name!r} must have times such as {times.EXAMPLES}, got {self._shown(wrong)}"
+            raise self.error(wrong, reason)
+        return found
+
+    def texts(self) -> list[str]:
+        """Returns the cells as texts, empty where missing."""
+        if self.cells.dtype.kind == "f":
+            cells = [f"{cell:.15g}" for cell in self.cells.tolist()]
+        else:
+            cells = [str(cell) for cell in self.cells.tolist()]
+        return ["" if gone else cell for cell, gone in zip(cells, self.missing.tolist(), strict=True)]
+
+    def error(self, row: int, reason: str) -> DataError:
+        """Returns the error to raise about a row."""
+        return DataError(self.file, reason, f"line {self.lines[row]}")
+
+    def _shown(self, row: int) -> str:
+        text = str(self.cells[row])
+        return "an empty cell" if not text else repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+    @cached_property
+    def _as_numbers(self) -> tuple[NDArray[np.float64], int | None]:
+        """The cells as numbers, and the first row that is none."""
+        if self.cells.dtype.kind == "f":
+            return np.where(self.missing, np.nan, self.cells), None
+        if self.cells.dtype.kind == "M":
+            return np.empty(0), 0
+        texts = [text or "nan" for text in self.texts()]
+        if self.decimal_comma:
+            texts = [text.replace(",", ".") if text.count(",") == 1 and "." not in text else text for text in texts]
+        try:
+            return np.fromiter(map(float, texts), np.float64, len(texts)), None
+        except ValueError:
+            return np.empty(0), next(row for row, text in enumerate(texts) if not _is_number(text))
+
+    @cached_property
+    def _as_times(self) -> tuple[NDArray[np.datetime64], int | None]:
+        """The cells as times, and the first row that is none."""
+        if self.missing.any():
+            return np.empty(0, "datetime64[us]"), int(self.missing.argmax())
+        if self.cells.dtype.kind == "M":
+            return self.cells.astype("datetime64[us]"), None
+        return times.parse(self.texts())
+
+
+class Table:
+    """A table with named columns.
+
+    **Arguments:**
+
+    - `path`: its file.
+    - `columns`: the columns by name, all of the same length.
+    - `form`: how it is written, such as `delimited by commas`.
+    """
+
+    def __init__(self, path: Path, columns: dict[str, Column], form: str) -> None:
+        self.path, self.form, self._columns = path, form, columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self._columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())).cells)
+
+    def __getitem__(self, name: str) -> Column:
+        """Returns a column; raises DataError, with the names there are, if there is none of this name."""
+        if name not in self._columns:
+            names = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
+            hint = did_you_mean(name, self.names)
+            raise DataError(self.path, f"has no column {name!r}{hint or '; its columns are ' + names}")
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._columns.values())
+
+    def __str__(self) -> str:
+        count = len(self.names)
+        return f"{len(self):,} rows, {count:,} column{'s' if count > 1 else ''}, {self.form}"
+
+
+def read_table(path: Path | str) -> Table:
+    """Reads a CSV or TSV file, or a Parquet file if pyarrow is installed.
+
+    The first line must have the names of the columns. The delimiter (comma, semicolon, tab or bar) is found from the
+    first lines. With semicolons, numbers may have decimal commas. Raises DataError if the file is not a table or is
+    too large.
+    """
+    path = Path(path)
+    size = checked_size(path, FILE_LIMIT)
+    with data_errors(path), path.open("rb") as file:
+        if file.read(4) == parquet.MAGIC:
+            names, cells = parquet.read(path, MOST_COLUMNS, MOST_CELLS)
+            form, lines, comma = "Parquet", np.arange(1, len(cells[0]) + 1), False
+        else:
+            file.seek(0)
+            delimiter = _delimiter(path, file)
+            file.seek(0)
+            names, cells, lines = _read(path, file, delimiter)
+            comma, form = delimiter == ";", f"delimited by {DELIMITERS[delimiter]}" if delimiter else "one column"
+    if len(lines) < 2:
+        raise DataError(path, f"must have at least two rows below its column names, got {len(lines)} ({size} bytes)")
+    columns = {name: Column(path, name, some, lines, comma) for name, some in zip(names, cells, strict=True)}
+    return Table(path, columns, form)
+
+
+def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
+    """Yields the lines of a text file, decoded; raises DataError if it is not text."""
+    for number in itertools.count(1):
+        line = file.readline(LINE_LIMIT + 1)
+        if not line:
+            return
+        if number == 1:
+            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise DataError(path, "is UTF-16; save it as UTF-8")
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in line:
+            raise DataError(path, "is a binary file; a table must be CSV, TSV or Parquet", f"line {number}")
+        if len(line) > LINE_LIMIT:
+            raise DataError(path, f"has more than {LINE_LIMIT} bytes in a line", f"line {number}")
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(path, f"is not UTF-8 ({error.reason}); save it as UTF-8", f"line {number}") from None
+
+
+def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows with their line numbers, without empty lines; in a single column they are missing values."""
+    reader = csv.reader(lines, delimiter=delimiter or "\x1f", skipinitialspace=True, strict=True)
+    began = False
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            reason = "a quoted field does not end" if "end of data" in str(error) else str(error)
+            raise DataError(path, f"cannot be read as CSV: {reason}", f"line {reader.line_num}") from None
+        if row is None:
+            return
+        if any(map(str.strip, row)):
+            began = True
+            yield reader.line_num, row
+        elif began and not delimiter:
+            yield reader.line_num, [""]
+
+
+def _delimiter(path: Path, file: IO[bytes]) -> str:
+    """Returns the delimiter that divides the first lines into the same number of columns; empty if there is none."""
+    head: list[str] = []
+    for line in itertools.islice(_lines(path, file), SAMPLE_LINES):
+        head.append(line)
+        if sum(map(len, head)) > SAMPLE_SIZE:
+            break
+    if not any(map(str.strip, head)):
+        raise DataError(path, "is empty" if not head else "has only empty lines")
+    best, most = "", (0, 1)
+    for delimiter in DELIMITERS:
+        try:
+            counts = [len(row) for _, row in _rows(path, iter(head), delimiter)]
+        except DataError:  # a quoted field may go on after the sample, or this is not the delimiter
+            counts = [len(next(csv.reader([head[0]], delimiter=delimiter)))]
+        alike = sum(count == counts[0] for count in counts) * 10 // len(counts)
+        if counts[0] > 1 and (alike, counts[0]) > most:
+            best, most = delimiter, (alike, counts[0])
+    return best
+
+
+def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[NDArray[Any]], NDArray[np.int64]]:
+    """Returns the names of the columns, their cells, and the line of each row."""
+    all_rows = _rows(path, _lines(path, file), delimiter)
+    names = _names(path, next(all_rows)[1])
+    rows = _even(path, all_rows, names, delimiter)
+    chunks: list[list[NDArray[Any]]] = [[] for _ in names]
+    lines: list[NDArray[np.int64]] = []
+    total = 0
+    while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
+        total += len(chunk)
+        if total * len(names) > MOST_CELLS:
+            raise DataError(path, f"has more than {MOST_CELLS:,} cells; use a part of it")
+        lines.append(np.array([line for line, _ in chunk], np.int64))
+        for column, cells in zip(chunks, zip(*(row for _, row in chunk), strict=True), strict=True):
+            column.append(np.array([cell.strip() for cell in cells], STRINGS))
+    joined = [np.concatenate(column) if column else np.empty(0, STRINGS) for column in chunks]
+    return names, joined, np.concatenate(lines) if lines else np.empty(0, np.int64)
+
+
+def _even(
+    path: Path, rows: Iterator[tuple[int, list[str]]], names: Sequence[str], delimiter: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows; raises DataError at the first that does not have one field for each name."""
+    for line, row in rows:
+        if len(row) != len(names):
+            raise DataError(path, _ragged(row, names, delimiter), f"line {line}")
+        yield line, row
+
+
+def _names(path: Path, header: Sequence[str]) -> list[str]:
+    """Checks the first row, and names columns without a name by their number."""
+    if len(header) > MOST_COLUMNS:
+        raise DataError(path, f"must have at most {MOST_COLUMNS:,} columns, got {len(header):,}", "line 1")
+    names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
+    if all(map(_is_number, names)):
+        raise DataError(
+            path, f"must begin with the names of the columns, got numbers: {', '.join(names[:5])}", "line 1"
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(path, f"has two columns named {name!r}; names must differ", "line 1")
+    return names
+
+
+def _ragged(row: Sequence[str], names: Sequence[str], delimiter: str) -> str:
+    """Returns what is wrong with a row that does not have one field for each name."""
+    text = (delimiter or " ").join(row)
+    others = [other for other in DELIMITERS if other != delimiter and text.count(other) == len(names) - 1 > 0]
+    if others:
+        return f"is delimited by {DELIMITERS[others[0]]}, the first line by {DELIMITERS[delimiter]}; use one delimiter"
+    by = f", delimited by {DELIMITERS[delimiter]}" if delimiter else ""
+    return f"has {len(row)} field{'s' if len(row) != 1 else ''}, but there are {len(names)} column names{by}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Texts as token ids, by characters, words or bytes. Files are read a piece at a time, so they may be of any size.
+
+Characters are the code points that the training part uses. Bytes are those of the file. Words are made by one of two
+tokenizers: `spaces` takes what stands between white space, for texts that are already divided into tokens;
+`punctuation` also takes every mark on its own, so that `said,` is `said` and `,`. The vocabulary is the most frequent
+words of the training part; others are unknown, and so are words that occur only once unless the text has <unk>.
+"""
+
+import codecs
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rru.data.cache import Prepared
+from rru.data.errors import DataError
+from rru.data.own.source import chunks, files_below, fingerprint
+from rru.data.own.splits import by_content, by_position, described
+from rru.data.sets import SPLITS
+from rru.data.text import LINE_END
+from rru.data.text import from_prepared as from_prepared
+from rru.data.vocabulary import UNKNOWN, Vocabulary, tokens_of
+
+if TYPE_CHECKING:
+    from rru.data.own import OwnData
+
+BY = ("characters", "words", "bytes")
+SUFFIXES = (".txt", ".text", ".md", "")
+VOCABULARY = 10_000
+LEAST = 200  # bytes of a text
+LONGEST_WORD = 1 << 16  # characters
+MOST_WORDS = 4_000_000  # different words that are counted; if there are more, the rare ones are forgotten
+CODE_POINTS = 0x110000
+SAMPLE = 1 << 20  # bytes that tell which tokenizer to use
+
+Part = tuple[Path, int, int]  # file, first byte, last byte
+Encode = Callable[[str], NDArray[Any]]
+
+
+def prepare_characters(own: "OwnData") -> Prepared:
+    """Encodes a text by code points."""
+    parts = _parts(own)
+    counts = np.zeros(CODE_POINTS, np.int64)
+    for piece in _pieces(parts["train"]):
+        counts += np.bincount(_code_points(piece), minlength=CODE_POINTS)
+    used = np.flatnonzero(counts)
+    frequent = used[np.argsort(-counts[used], kind="stable")]
+    vocabulary = Vocabulary.of(map(chr, frequent), "code points")
+    table = np.full(CODE_POINTS, vocabulary.unknown, vocabulary.dtype)
+    table[frequent] = np.arange(len(vocabulary) - len(frequent), len(vocabulary))
+    return _encoded(parts, vocabulary, lambda piece: table[_code_points(piece)], "characters", own)
+
+
+def prepare_bytes(own: "OwnData") -> Prepared:
+    """Encodes a text by bytes, whatever they are."""
+    parts = _parts(own)
+    counts = np.zeros(256, np.int64)
+    for chunk in (chunk for part in parts["train"] for chunk in chunks(*part)):
+        counts += np.bincount(np.frombuffer(chunk, np.uint8), minlength=256)
+    used = np.flatnonzero(counts)
+    vocabulary = Vocabulary.of(map(chr, used), "bytes")
+    table = np.full(256, vocabulary.unknown, vocabulary.dtype)
+    table[used] = np.arange(len(vocabulary) - len(used), len(vocabulary))
+    arrays = {
+        split: _joined((table[np.frombuffer(chunk, np.uint8)] for part in some for chunk in chunks(*part)), table.dtype)
+        for split, some in parts.items()
+    }
+    return _described(arrays, vocabulary, "bytes", own)
+
+
+def prepare_words(own: "OwnData") -> Prepared:
+    """Encodes a text by words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
+    parts, kind = _parts(own), own.options["tokenizer"]
+    vocabulary_kind = "words" if kind == "spaces" else "words and punctuation"
+    ends, counts = bool(own.options.get("line_ends")), Counter[str]()
+
+    def words(piece: str) -> Sequence[str]:
+        return tokens_of(piece.replace("\n", f" {LINE_END} ") if ends else piece, vocabulary_kind)
+
+    for piece in _pieces(parts["train"], whole_words=True):
+        counts.update(words(piece))
+        if len(counts) > MOST_WORDS:
+            counts = Counter(dict(counts.most_common(MOST_WORDS // 2)))
+    vocabulary = frequent_words(counts, own.options.get("vocabulary", VOCABULARY), vocabulary_kind)
+    return _encoded(parts, vocabulary, lambda piece: vocabulary.numbers(words(piece)), "words", own)
+
+
+def frequent_words(counts: Counter[str], most: int, kind: str) -> Vocabulary:
+    """Returns the vocabulary of the `most` frequent words.
+
+    Words that occur only once are unknown, so that a model learns what unknown words are like; unless the text already
+    has <unk> for them.
+    """
+    least = 1 if UNKNOWN in counts else 2
+    known = [word for word, count in counts.items() if count >= least]
+    return Vocabulary.of(sorted(known, key=lambda word: (-counts[word], word))[:most], kind)
+
+
+def tokenizer_for(path: Path) -> str:
+    """Returns the tokenizer for a text: `spaces` if its beginning has marks that stand alone, else `punctuation`."""
+    file = files_below(path, SUFFIXES)[0] if path.is_dir() else path
+    with file.open("rb") as stream:
+        words = stream.read(SAMPLE).decode("utf-8", "ignore").split()
+    alone = sum(re.fullmatch(r"[.,;:!?]|<unk>", word) is not None for word in words)
+    attached = sum(re.fullmatch(r"\w.*[,;:!?]", word) is not None for word in words)
+    return "spaces" if alone > attached else "punctuation"
+
+
+def _parts(own: "OwnData") -> dict[str, list[Part]]:
+    """Returns the parts of files that each split has: of one file by position, of a folder by file."""
+    splits: dict[str, list[Part]] = {split: [] for split in SPLITS}
+    for split, place in own.places.items():
+        missing = own.missing if split == "train" else ()
+        if place.is_dir():
+            files = files_below(place, SUFFIXES)
+            keys = [fingerprint(file, SUFFIXES).hash for file in files if file.stat().st_size]
+            files = [file for file in files if file.stat().st_size]
+            for file, its in zip(files, by_content(keys, missing, place, "files"), strict=True):
+                splits[its if split == "train" else split].append((file, 0, file.stat().st_size))
+        else:
+            size = place.stat().st_size
+            if size < LEAST:
+                raise DataError(place, f"must have at least {LEAST} bytes of text, got {size}")
+            for its, (start, end) in by_position(place, size, missing).items():
+                splits[its if split == "train" else split].append((place, start, end))
+    return splits
+
+
+def _copies(own: "OwnData") -> list[str]:
+    """Returns what to say about files that are the same as others, in folders of texts."""
+    notes, seen = [], set[str]()
+    for split, place in own.places.items():
+        if not place.is_dir():
+            continue
+        keys = [fingerprint(file, SUFFIXES).hash for file in files_below(place, SUFFIXES)]
+        if split == "train" and len(set(keys)) < len(keys):
+            notes.append(f"{len(keys) - len(set(keys))} files are copies of others; copies are in one split together")
+        if across := sum(key in seen for key in keys):
+            notes.append(f"{across} files of {split} are also in an earlier split: scores look better")
+        seen.update(keys)
+    return notes
+
+
+def _pieces(parts: Iterable[Part], whole_words: bool = False) -> Iterator[str]:
+    """Yields the text of parts of files, a piece at a time; raises DataError where it is not UTF-8, or binary."""
+    for number, (path, start, end) in enumerate(parts):
+        decoder, done, tail = codecs.getincrementaldecoder("utf-8")(), start, "\n" if number else ""
+        for chunk in chunks(path, start, end):
+            _check(chunk, path, done)
+            try:
+                piece = decoder.decode(chunk)
+            except UnicodeDecodeError as error:
+                at = done - len(decoder.getstate()[0]) + error.start
+                advice = "save it as UTF-8, for example with `iconv -f latin1 -t utf-8`, or read it --by bytes"
+                raise DataError(path, f"is not UTF-8 text: {error.reason}; {advice}", f"offset {at}") from error
+            piece = piece.removeprefix("\ufeff") if done == 0 else piece
+            done += len(chunk)
+            if not whole_words:
+                yield tail + piece
+                tail = ""
+                continue
+            tail += piece
+            if (cut := _last_space(tail)) > 0:
+                yield tail[:cut]
+                tail = tail[cut:]
+            if len(tail) > LONGEST_WORD:
+                raise DataError(
+                    path, f"has a word of more than {LONGEST_WORD} characters; is it text?", f"offset {done}"
+                )
+        if decoder.getstate()[0]:
+            raise DataError(path, "is not UTF-8 text: it ends within a character", f"offset {done}")
+        if tail:
+            yield tail
+
+
+def _last_space(text: str) -> int:
+    """Returns the index after the last white space."""
+    return max(text.rfind(mark) for mark in (" ", "\n", "\t")) + 1
+
+
+def _check(chunk: bytes, path: Path, offset: int) -> None:
+    if offset == 0 and chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(path, "is UTF-16 text; save it as UTF-8, for example with `iconv -f utf-16 -t utf-8`")
+    if (zero := chunk.find(b"\0")) >= 0:
+        raise DataError(path, "is binary, not text: it has a zero byte; read it --by bytes", f"offset {offset + zero}")
+
+
+def _code_points(piece: str) -> NDArray[np.uint32]:
+    return np.frombuffer(piece.encode("utf-32-le"), np.uint32)
+
+
+def _encoded(parts: dict[str, list[Part]], vocabulary: Vocabulary, encode: Encode, by: str, own: "OwnData") -> Prepared:
+    arrays = {
+        split: _joined(map(encode, _pieces(some, whole_words=by == "words")), vocabulary.dtype)
+        for split, some in parts.items()
+    }
+    return _described(arrays, vocabulary, by, own)
+
+
+def _joined(pieces: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Joins arrays in a temporary file, which is gone when the result is; a large text does not fit in memory."""
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            file.write(piece.astype(dtype, copy=False).tobytes())
+        file.flush()
+        if not file.tell():
+            return np.zeros(0, dtype)
+        return np.memmap(file, dtype, "r")
+
+
+def _described(arrays: dict[str, NDArray[Any]], vocabulary: Vocabulary, by: str, own: "OwnData") -> Prepared:
+    counts = [len(arrays[split]) for split in SPLITS]
+    if min(counts) < 2:
+        raise DataError(own.path, f"must have at least 2 {by} to train, validate and test on each, got {counts}")
+    unknown = {split: float(np.mean(arrays[split] == vocabulary.unknown)) for split in SPLITS}
+    split = described(own.places, "by file" if own.path.is_dir() else "by position")
+    sizes = " / ".join(f"{count:,}" for count in counts)
+    summary = f"{sizes} {by} to train, validate and test ({split}); vocabulary {len(vocabulary):,}"
+    if any(unknown.values()):
+        summary += f"; unknown {' / '.join(f'{unknown[split]:.2%}' for split in SPLITS)}"
+    about = {
+        "vocabulary": vocabulary.fields(),
+        "statistics": {"tokens": counts, "vocabulary": len(vocabulary)},
+        "summary": summary,
+        "notes": _copies(own),
+    }
+    return Prepared(arrays, about)

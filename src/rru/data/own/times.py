@@ -1,0 +1,216 @@
+"""Times of series: reads timestamps, finds their frequency, and makes calendar features."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.datetime64]
+"""Times (N,) without zone, in microseconds."""
+
+EXAMPLES = "2026-01-31, 2026-01-31 13:00 or 2026-01"
+_ISO = re.compile(r"(\d{4}-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.]\d{1,6})?\d*)?)?)?) ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?")
+_QUARTER = re.compile(r"(\d{4})[ -]?[Qq]([1-4])")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y%m%d", "%d %b %Y", "%b-%d-%Y")
+_WORDED = ("%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%m/%d/%y", "%d/%m/%y")
+_FORMATS = [day + clock for day in (*_DAYS, *_WORDED) for clock in _CLOCKS]
+_FORMATS += ["%b %Y", "%Y %b", "%B %Y", "%Y %B", "%b-%Y", "%b-%y", "%Y/%m", "%m/%Y"]
+_UNITS = {"us": 1, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "D": 86400 * 10**6, "W": 7 * 86400 * 10**6}
+_MONTHS = {"M": 1, "Q": 3, "Y": 12}
+_NAMES = {
+    "s": "second",
+    "min": "minute",
+    "h": "hour",
+    "D": "day",
+    "W": "week",
+    "M": "month",
+    "Q": "quarter",
+    "Y": "year",
+}
+DAY = _UNITS["D"]
+
+
+def is_time(text: str) -> bool:
+    """Returns whether a text is a time in one of the forms that `parse` reads; digits alone are a number."""
+    return not text.isdigit() and parse([text])[1] is None
+
+
+def parse(texts: Sequence[str]) -> tuple[Times, int | None]:
+    """Reads times that are all written alike. Times with a zone are converted to UTC.
+
+    **Returns:** the times (N,), and the row of the first text that is not a time, or None if all are.
+    """
+    for pattern, read in ((_ISO, _from_iso), (_QUARTER, _from_quarter)):
+        if pattern.fullmatch(texts[0]):
+            return _collected(texts, pattern, read)
+    best: tuple[Times, int | None] = (_times([]), 0)
+    evenness = 0.0
+    for form in _FORMATS:
+        found, wrong = _formatted(texts, form)
+        if wrong is not None and best[1] is not None and wrong > best[1]:
+            best = (found, wrong)
+        elif wrong is None and (best[1] is not None or _evenness(found) > evenness):  # 3/4 is in March or in April
+            best, evenness = (found, None), _evenness(found)
+    return best
+
+
+def _times(values: Sequence[object]) -> Times:
+    return np.array(values, "datetime64[us]")
+
+
+def _collected(texts: Sequence[str], pattern: re.Pattern[str], read: object) -> tuple[Times, int | None]:
+    values = []
+    for row, text in enumerate(texts):
+        match = pattern.fullmatch(text)
+        try:
+            values.append(read(*match.groups()) if match else None)  # type: ignore[operator]
+        except ValueError:
+            match = None
+        if match is None:
+            return _times([]), row
+    return _times(values), None
+
+
+def _from_iso(moment: str, zone: str | None) -> np.datetime64:
+    time = np.datetime64(moment.replace(" ", "T"), "us")
+    if zone in (None, "Z", "UTC"):
+        return time
+    assert zone is not None
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    minutes = int(digits[:2]) * 60 + int(digits[2:])
+    return time - np.timedelta64(minutes if zone[0] == "+" else -minutes, "m")
+
+
+def _from_quarter(year: str, quarter: str) -> np.datetime64:
+    return np.datetime64(f"{year}-{3 * int(quarter) - 2:02d}", "us")
+
+
+def _formatted(texts: Sequence[str], form: str) -> tuple[Times, int | None]:
+    values = []
+    for row, text in enumerate(texts):
+        try:
+            values.append(datetime.strptime(text, form))
+        except ValueError:
+            return _times([]), row
+    return _times(values), None
+
+
+def _evenness(times: Times) -> float:
+    """Returns the share of the most frequent difference between neighbours."""
+    if len(times) < 2:
+        return 0.0
+    _, counts = np.unique(np.diff(times), return_counts=True)
+    return float(counts.max() / counts.sum())
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """The time from one step to the next: `count` microseconds (`us`), months (`M`) or business days (`B`)."""
+
+    count: int
+    unit: str
+
+    @classmethod
+    def of(cls, text: str) -> "Frequency":
+        """Reads a frequency such as `h`, `30min`, `D`, `B`, `W`, `M`, `Q` or `Y`."""
+        match = re.fullmatch(r"(\d{0,6})(s|min|h|D|B|W|M|Q|Y)", text.strip())
+        count = int(match[1] or 1) if match else 0
+        if match is None or count < 1 or (match[2] == "B" and count > 1):
+            raise ValueError(f"frequency must be such as h, 30min, D, B (business days), W, M, Q or Y; got {text!r}")
+        if match[2] in _MONTHS:
+            return cls(count * _MONTHS[match[2]], "M")
+        return cls(1, "B") if match[2] == "B" else cls(count * _UNITS[match[2]], "us")
+
+    @property
+    def code(self) -> str:
+        """The text that `of` reads."""
+        units = _MONTHS if self.unit == "M" else _UNITS
+        if self.unit == "B":
+            return "B"
+        size, name = max((size, name) for name, size in units.items() if self.count % size == 0)
+        return f"{self.count // size if self.count > size else ''}{name}"
+
+    def __str__(self) -> str:
+        if self.unit == "B":
+            return "every business day"
+        match = re.fullmatch(r"(\d*)(\w+)", self.code)
+        assert match
+        name = _NAMES.get(match[2], "microsecond")
+        return f"every {match[1]} {name}s" if match[1] else f"every {name}"
+
+    @property
+    def season(self) -> int:
+        """The usual number of steps after which a pattern repeats: a day, a week or a year; 1 if there is none."""
+        if self.unit == "B":
+            return 5
+        if self.unit == "M":
+            return max(12 // self.count, 1)
+        whole = {_UNITS["s"]: 60, _UNITS["min"]: 60, _UNITS["D"]: 7, _UNITS["W"]: 52}
+        if self.count in whole:
+            return whole[self.count]
+        return DAY // self.count if self.count < DAY and DAY % self.count == 0 else 1
+
+    def positions(self, times: Times, start: np.datetime64) -> NDArray[np.float64]:
+        """Returns how many steps after `start` each time is; a fraction if it is between two steps."""
+        if self.unit == "us":
+            return np.asarray((times - start).astype(np.int64) / self.count, np.float64)
+        if self.unit == "B":
+            days = np.busday_count(start.astype("datetime64[D]"), times.astype("datetime64[D]"))
+            return days.astype(np.float64)
+        months = (times.astype("datetime64[M]") - start.astype("datetime64[M]")).astype(np.int64)
+        return np.asarray(months / self.count, np.float64)
+
+    def times(self, start: np.datetime64, positions: NDArray[np.int64]) -> Times:
+        """Returns the time of each position. Months that are too short for the day of `start` end on their last day."""
+        if self.unit == "us":
+            return np.asarray(start + positions * np.timedelta64(self.count, "us"))
+        days = start.astype("datetime64[D]")
+        clock = start - days
+        if self.unit == "B":
+            return np.asarray(np.busday_offset(days, positions, roll="forward") + clock)
+        month = days.astype("datetime64[M]")
+        at_end = (days + 1).astype("datetime64[M]") > month
+        months = month + positions * self.count
+        last = (months + 1).astype("datetime64[D]") - 1
+        same = months.astype("datetime64[D]") + (days - month.astype("datetime64[D]"))
+        return np.asarray((last if at_end else np.minimum(same, last)) + clock)
+
+
+def frequency_of(times: Times) -> Frequency | None:
+    """Returns the frequency of increasing times, which may have gaps; None if they are not on an even grid."""
+    if len(times) < 2:
+        return None
+    months = times.astype("datetime64[M]")
+    within = times - months.astype("datetime64[us]")
+    ends = ((times.astype("datetime64[D]") + 1).astype("datetime64[M]") > months).all()
+    if (np.diff(months.astype(np.int64)) > 0).all() and (ends or (within == within[0]).all()):
+        return Frequency(int(np.gcd.reduce(np.diff(months.astype(np.int64)))), "M")
+    steps, counts = np.unique(np.diff(times).astype(np.int64), return_counts=True)
+    step = int(steps[counts.argmax()])
+    days = times.astype("datetime64[D]")
+    if step == DAY and np.is_busday(days).all() and len(times) > 5:
+        return Frequency(1, "B")
+    return Frequency(step, "us") if (steps % step == 0).all() else None
+
+
+def calendar(times: Times, frequency: Frequency) -> dict[str, NDArray[np.float64]]:
+    """Returns hour, weekday and time of the year of each time, by name, as far as they vary at this frequency."""
+    features: dict[str, NDArray[np.float64]] = {}
+    days = times.astype("datetime64[D]")
+    if frequency.unit == "us" and frequency.count < DAY:
+        features |= _circle("hour", (times - days).astype(np.int64) / DAY)
+    if frequency.unit == "B" or (frequency.unit == "us" and frequency.count <= DAY):
+        weekday = (days.astype(np.int64) + 3) % 7  # 1970 began on a Thursday
+        features |= {f"weekday {day}": (weekday == day).astype(np.float64) for day in range(7)}
+    if frequency.unit != "M" or frequency.count < 12:
+        years = days.astype("datetime64[Y]")
+        features |= _circle("year", (days - years.astype("datetime64[D]")).astype(np.int64) / 365.25)
+    return features
+
+
+def _circle(name: str, part: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    return {f"{name} sin": np.sin(2 * np.pi * part), f"{name} cos": np.cos(2 * np.pi * part)}

@@ -1,0 +1,208 @@
+"""Estimates how long the rest of a plan takes, from ended runs or else from this machine's speed."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rru import data, tasks
+from rru.experiments.plans import PlannedRun
+from rru.experiments.running.states import RunState
+from rru.files import FileError
+from rru.nn import count_parameters
+from rru.settings import Config
+from rru.training import ENDED, Result, find_runs
+
+TRAIN_FLOP, EVALUATE_FLOP = 6, 2  # per parameter and time step: forward and backward pass; forward pass only
+PATIENCES = 7  # epochs of a run, as a multiple of its patience: at the paper's settings, ours took 5 to 10
+MEASURED_PARAMETERS, MEASURED_TOKENS, MEASURED_FLOP = 1_000_000, 1000, 1e9  # limits that keep a measurement short
+LEAST_STEPS, MOST_STEPS = 2, 64  # time steps of a measurement
+IMAGE_STEPS = 784
+_COUNTED = {  # what a data set counts as time steps, and what a limit counts
+    "music": ("steps", "pieces"),
+    "reviews": ("words", "reviews"),
+    "texts": ("words", "texts"),
+    "sequences": ("steps", "sequences"),
+}
+
+Speed = Callable[[PlannedRun], float | None]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time that a run has left.
+
+    **Arguments:**
+
+    - `run`: the run.
+    - `seconds`: the time; None if it could not be estimated.
+    - `epochs`: the epochs it is assumed to take in all.
+    - `measured`: whether it follows from this machine's speed, because no run like it has ended.
+    """
+
+    run: PlannedRun
+    seconds: float | None
+    epochs: float
+    measured: bool
+
+
+def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: Path, speed: Speed) -> list[Estimate]:
+    """Estimates the time left for each run that has no result.
+
+    Uses ended runs with the same cell, task settings, epoch limit and patience: their mean number of epochs, minus the
+    epochs done, times their seconds per epoch and parameter, times the run's budget. If there are none, it divides the
+    run's FLOP by the machine's speed, for as many epochs as other cells took on average, or `PATIENCES` times the
+    patience.
+
+    **Arguments:**
+
+    - `entries`, `states`: the runs, and the state of each.
+    - `root`: the root folder of the ended runs.
+    - `speed`: returns FLOP per second for a run, such as `MeasuredSpeed()`; called only if no similar run has ended.
+    """
+    left = [(entry, state) for entry, state in zip(entries, states, strict=True) if state.status not in ENDED]
+    ended = _ended({entry.task for entry, _ in left}, root)
+    found = []
+    for entry, state in left:
+        config = entry.config
+        like = [result for other, result in ended if _kind(other) == _kind(config)]
+        if (rate := _rate(like)) is not None:
+            epochs, each = rate
+            seconds: float | None = max(epochs - state.epoch, 0.0) * each * config.model.budget
+        else:
+            others = [result.epochs for other, result in ended if _schedule(other) == _schedule(config)]
+            usual = min(config.schedule.epochs, PATIENCES * config.schedule.patience)
+            epochs = sum(others) / len(others) if others else float(usual)
+            flop, flops = epoch_flop(entry), speed(entry)
+            seconds = max(epochs - state.epoch, 1.0) * flop / flops if flop is not None and flops else None
+        found.append(Estimate(entry, seconds, epochs, rate is None))
+    return found
+
+
+def epoch_flop(entry: PlannedRun) -> float | None:
+    """Returns the FLOP of an epoch and its validation, from the budget and time steps; None if these are unknown."""
+    steps = [_steps(entry.config, split) for split in (0, 1)]
+    if None in steps:
+        return None
+    train, valid = (float(count or 0) for count in steps)
+    return float(entry.config.model.budget) * (TRAIN_FLOP * train + EVALUATE_FLOP * valid)
+
+
+def _steps(config: Config, split: int) -> float | None:
+    """Returns the time steps of the train (0) or valid (1) split, up to its limit, from the catalogue's counts.
+
+    None if the catalogue has no counts.
+    """
+    task, counts = config.task, _statistics(config)
+    limit = task.evaluation_limit if split else task.limit
+    if config.kind == "images":
+        return float(min(counts["images"][split], limit or counts["images"][split]) * IMAGE_STEPS)
+    name, whole = _COUNTED.get(config.kind, ("tokens", "tokens"))
+    if name not in counts:
+        return None
+    used = min(limit or counts[whole][split], counts[whole][split])
+    steps = float(counts[name][split] * used / counts[whole][split])
+    return min(steps, used * task.context) if config.kind in ("reviews", "texts") else steps
+
+
+def _statistics(config: Config) -> Mapping[str, Any]:
+    """Returns the counts of a data set, or of the user's own data; empty if that cannot be read."""
+    if config.data is None:
+        return data.data_set(config.task.name).statistics
+    try:
+        return config.data.own.statistics
+    except data.DataError:
+        return {}
+
+
+class MeasuredSpeed:
+    """Measures the FLOP per second of training with one thread, once per kind of data and cell, a tenth of a second
+    each."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], float | None] = {}
+
+    def __call__(self, entry: PlannedRun) -> float | None:
+        """Returns the speed for a run; None if it cannot be measured."""
+        key = (data.data_set(entry.task).kind, entry.cell)
+        if key not in self.known:
+            self.known[key] = _measured(entry)
+        return self.known[key]
+
+
+def _measured(entry: PlannedRun) -> float | None:
+    """Measures the speed of a training pass over a short batch, with a small model of the run's task and cell."""
+    options, batch = dict(entry.config.tables()["model"]), entry.config.task.batch_size
+    cell, budget = options.pop("cell"), min(options.pop("budget"), MEASURED_PARAMETERS)
+    tokens = min(_statistics(entry.config).get("vocabulary", 0), MEASURED_TOKENS) or None
+    with torch.random.fork_rng(devices=[]), _one_thread():
+        try:
+            model = tasks.model(entry.config.kind, cell, options, budget, tokens=tokens)
+        except (ValueError, RuntimeError):
+            return None
+        flop = TRAIN_FLOP * count_parameters(model) * batch  # of a time step
+        steps = min(max(round(MEASURED_FLOP / flop), LEAST_STEPS), MOST_STEPS)
+        inputs = _inputs(model, steps, batch)
+        return float(flop * steps / min(_train_seconds(model, inputs) for _ in range(2)))  # the first pass is slow
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Uses one thread inside the `with` block: the time that several take together depends on what else runs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _inputs(model: tasks.Recurrent, steps: int, batch: int) -> Tensor:
+    """Returns zero inputs for a model, (T, B) or (T, B, features)."""
+    if model.embedding is None:
+        return torch.zeros(steps, batch, model.layers.input_size)
+    return torch.zeros(steps, batch, dtype=torch.int64)
+
+
+def _train_seconds(model: nn.Module, inputs: Tensor) -> float:
+    """Returns the processor's time, not the clock's: other processes do not change it."""
+    start = time.process_time()
+    model(inputs)[0].sum().backward()
+    return time.process_time() - start
+
+
+def _ended(of_tasks: Iterable[str], root: Path) -> list[tuple[Config, Result]]:
+    """Returns config and result of all ended runs on these tasks; skips runs that cannot be read."""
+    found = []
+    for task in sorted(of_tasks):
+        for run in find_runs(root / task, lambda folder, error: None):
+            with suppress(FileError, OSError):
+                if (result := run.result()) is not None:
+                    found.append((run.config, result))
+    return found
+
+
+def _rate(results: Sequence[Result]) -> tuple[float, float] | None:
+    """Returns the mean number of epochs and the seconds per epoch and parameter; None if no epochs were trained."""
+    work = sum(result.epochs * result.parameters for result in results)
+    if not work:
+        return None  # no results, or all diverged in their first epoch
+    seconds = sum(result.seconds.get("total", 0.0) for result in results)
+    return sum(result.epochs for result in results) / len(results), seconds / work
+
+
+def _kind(config: Config) -> str:
+    """Returns a key that is equal for runs with the same time per epoch and parameter."""
+    return json.dumps([config.model.cell, _schedule(config)], sort_keys=True)
+
+
+def _schedule(config: Config) -> str:
+    """Returns a key that is equal for runs that train for about the same number of epochs."""
+    schedule = [config.schedule.epochs, config.schedule.patience]
+    return json.dumps([config.tables()["task"], schedule], sort_keys=True)

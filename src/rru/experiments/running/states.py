@@ -1,0 +1,70 @@
+"""Reads the state of a plan's runs from their folders."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rru.experiments.plans import PlannedRun
+from rru.files import FileError
+from rru.tasks import metric_of
+from rru.training import ENDED, Result, Run, run_folder
+from rru.training.records import Epoch, has_config, last_error
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The state of a run.
+
+    **Arguments:**
+
+    - `status`: `finished` or `diverged`: it has a result; `running`: a process is training it; `failed`: the last
+      attempt ended with an error; `unfinished`: it can be resumed; `missing`: it has not started; `damaged`: its
+      folder cannot be read.
+    - `epoch`: epochs done.
+    - `result`: its result; None if it has not ended.
+    - `message`: what is wrong with a failed or damaged run.
+    - `best`: the best validation score so far, if the run has not ended.
+    """
+
+    status: str
+    epoch: int = 0
+    result: Result | None = None
+    message: str = ""
+    best: float | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The test score in the task's metric; None if there is none."""
+        return self.result.test.get(self.result.metric) if self.result else None
+
+
+def run_state(planned: PlannedRun, root: Path) -> RunState:
+    """Reads the state of a run from its folder below `root`. Changes nothing."""
+    folder = run_folder(planned.config, root)
+    try:
+        error = last_error(folder)
+        if not has_config(folder):
+            return RunState("failed", message=error) if error else RunState("missing")
+        run = Run(folder)
+        if (result := run.result()) is not None:
+            return RunState(result.status, result.epochs, result)
+        epochs = run.epochs()
+        status = {"stopped": "failed" if error else "unfinished"}.get(run.status, run.status)
+    except (FileError, OSError) as damage:
+        return RunState("damaged", message=f"damaged: {damage}")
+    done = max((epoch.epoch for epoch in epochs), default=0)
+    return RunState(status, done, message=error, best=_best(planned.config.kind, epochs))
+
+
+def _best(kind: str, epochs: Iterable[Epoch]) -> float | None:
+    """Returns the best validation score of completed epochs; None if there is none."""
+    metric = metric_of(kind)
+    return metric.best(
+        epoch.validation[metric.key] for epoch in epochs if epoch.epoch and metric.key in epoch.validation
+    )
+
+
+def to_do(runs: Iterable[PlannedRun], root: Path) -> list[PlannedRun]:
+    """Returns the runs that have no result yet, in order and without duplicates."""
+    folders = {run_folder(planned.config, root): planned for planned in runs}
+    return [planned for planned in folders.values() if run_state(planned, root).status not in ENDED]

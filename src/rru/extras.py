@@ -1,0 +1,26 @@
+"""Optional packages: `pip install rru` brings what layers need, extras such as `rru[train]` the rest."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class MissingExtraError(ImportError):
+    """A package that an extra of rru brings is not installed; the message says what to install."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Name the extra to install if a package imported inside the block is missing.
+
+    ```python
+    with extra("train"):
+        import mido
+    ```
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "rru"):
+            raise
+        raise MissingExtraError(f"{package} is not installed: pip install 'rru[{name}]'", name=package) from error

@@ -1,0 +1,41 @@
+"""Atomic writes, checked reads and locks. No other module handles half-written files."""
+
+from rru.files.atomic import (
+    append_line,
+    flush_file,
+    flush_folder,
+    make_folder,
+    sweep,
+    unfinished_folder,
+    write_file,
+    write_folder,
+)
+from rru.files.errors import Damaged, FileError, Locked, cannot_write
+from rru.files.locks import Lock, is_locked
+from rru.files.reading import MANIFEST, open_file, own_file, own_folder, read_file, read_folder
+from rru.files.walking import files_in, walk
+
+__all__ = [
+    "MANIFEST",
+    "Damaged",
+    "FileError",
+    "Lock",
+    "Locked",
+    "append_line",
+    "cannot_write",
+    "files_in",
+    "flush_file",
+    "flush_folder",
+    "is_locked",
+    "make_folder",
+    "open_file",
+    "own_file",
+    "own_folder",
+    "read_file",
+    "read_folder",
+    "sweep",
+    "unfinished_folder",
+    "walk",
+    "write_file",
+    "write_folder",
+]

@@ -1,0 +1,97 @@
+"""Reads untrusted files: limits their size, refuses links, and verifies checksums."""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from rru.files.errors import Damaged, FileError
+
+MANIFEST = "manifest.json"
+MANIFEST_LIMIT = 1 << 20  # bytes
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def open_file(path: Path, limit: int) -> IO[bytes]:
+    """Opens a file of at most `limit` bytes; raises `Damaged` if it is larger, or a link, pipe or device."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise Damaged(f"{path}: must be a file, is a link, a pipe or a device")
+    file = os.fdopen(os.open(path, os.O_RDONLY | _SAFE), "rb")
+    found = os.fstat(file.fileno())  # again: it may have been replaced
+    if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
+        return file
+    file.close()
+    raise Damaged(f"{path}: has {found.st_size} bytes; at most {limit} are allowed")
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Reads a file of at most `limit` bytes; raises `Damaged` if it is larger, or a link, pipe or device."""
+    with open_file(path, limit) as file:
+        return file.read(os.fstat(file.fileno()).st_size)  # no more, if it still grows
+
+
+def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -> dict[str, bytes]:
+    """Reads a folder that `write_folder` wrote with a manifest; raises `Damaged` if a file is missing or changed.
+
+    **Arguments:**
+
+    - `path`: the folder.
+    - `check`: called with each file before any is read, when all have the sizes in the manifest; raises if it must not
+      be read.
+
+    **Returns:** contents by file name, without the manifest.
+    """
+    if path.is_symlink():
+        raise Damaged(f"{path}: must be a folder, is a link")
+    try:
+        manifest = json.loads(read_file(path / MANIFEST, MANIFEST_LIMIT))
+        known = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise Damaged(f"{path / MANIFEST}: cannot be read ({error!r})") from error
+    for name in known:
+        if Path(name).name != name:
+            raise Damaged(f"{path / MANIFEST}: names {name!r}, which is not a file in this folder")
+    for name, (size, _) in known.items():
+        _check_size(path / name, size)
+        check(path / name)
+    return {name: _checked(path / name, size, sha256) for name, (size, sha256) in known.items()}
+
+
+def own_file(path: Path) -> Path:
+    """Returns the path of an existing file; raises FileError if it is a link, pipe or device."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise FileError(f"{path}: must be a file, is a link, a pipe or a device; remove it")
+    return path
+
+
+def own_folder(path: Path) -> Path:
+    """Returns the path; raises FileError if it is a link, which could point outside its parent folder."""
+    if path.is_symlink():
+        raise FileError(f"{path}: must be a folder, is a link; remove it")
+    return path
+
+
+def _check_size(path: Path, size: int) -> None:
+    try:
+        found = path.lstat()
+    except OSError as error:
+        raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
+    if not stat.S_ISREG(found.st_mode):  # before `check`, which may open it
+        raise Damaged(f"{path}: must be a file, is a link, a pipe or a device")
+    if found.st_size != size:
+        raise Damaged(f"{path}: has {found.st_size} bytes, but {size} were written")
+
+
+def _checked(path: Path, size: int, sha256: str) -> bytes:
+    try:
+        content = read_file(path, size)
+    except OSError as error:
+        raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
+    if len(content) != size:
+        raise Damaged(f"{path}: has {len(content)} bytes, but {size} were written")
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise Damaged(f"{path}: its content has changed (checksum mismatch)")
+    return content

@@ -1,0 +1,60 @@
+"""Walks folders that other processes may be changing. Follows no links."""
+
+import os
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
+
+from rru.files.errors import FileError
+
+UNFINISHED = ".unfinished-"
+"""How names of temporary files and folders begin. They may vanish at any time."""
+
+
+def walk(
+    root: Path, skip: Container[str] = (), unreadable: Callable[[Path, FileError], None] = lambda folder, error: None
+) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Yields every folder below `root`, itself included, with the names in it, in the order of their paths.
+
+    Skips links, temporary folders, and folders that vanish meanwhile.
+
+    **Arguments:**
+
+    - `root`: the folder to start from; may itself be a link.
+    - `skip`: names of folders that are not walked into.
+    - `unreadable`: called with each folder that must not be read, and the error.
+    """
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = _entries(folder)
+        except PermissionError as error:
+            unreadable(folder, FileError(f"{folder}: cannot be read ({error.strerror or error})"))
+            continue
+        except OSError:  # it was removed or replaced since its parent was read
+            continue
+        yield folder, frozenset(entries)
+        below = [name for name, is_folder in entries.items() if is_folder and name not in skip]
+        waiting += [folder / name for name in reversed(below)]
+
+
+def files_in(folder: Path, *suffixes: str) -> list[Path]:
+    """Returns what is in a folder and whose names end in one of the suffixes, sorted; without folders.
+
+    Empty if the folder does not exist or is a link. What it returns may be links; `read_file` refuses these.
+    """
+    try:
+        if folder.is_symlink():
+            return []
+        with os.scandir(folder) as found:
+            files = [entry.name for entry in found if not entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(files) if name.endswith(suffixes) and not name.startswith(UNFINISHED)]
+
+
+def _entries(folder: Path) -> dict[str, bool]:
+    """Returns whether each entry of a folder is itself a folder, by name, sorted; without temporary entries."""
+    with os.scandir(folder) as found:
+        entries = {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
+    return {name: entries[name] for name in sorted(entries) if not name.startswith(UNFINISHED)}

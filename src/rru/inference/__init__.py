@@ -1,0 +1,30 @@
+"""Use trained models: compose music, write text, classify, stream many sequences, and export to other runtimes."""
+
+from rru.inference.classifying import classify, classify_all
+from rru.inference.export import export
+from rru.inference.fitting import fit
+from rru.inference.forecasting import Forecast, forecast
+from rru.inference.midi import read_midi, write_midi
+from rru.inference.music import Piece, compose
+from rru.inference.streaming import Stream, stream
+from rru.inference.trained import Trained, load
+from rru.inference.writing import unknown_tokens, write
+
+__all__ = [
+    "Forecast",
+    "Piece",
+    "Stream",
+    "Trained",
+    "classify",
+    "classify_all",
+    "compose",
+    "export",
+    "fit",
+    "forecast",
+    "load",
+    "read_midi",
+    "stream",
+    "unknown_tokens",
+    "write",
+    "write_midi",
+]

@@ -1,0 +1,149 @@
+"""Forecast series with a trained model."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rru.data.own.columns import Layout
+from rru.data.own.regular import One, read_series, times_after, with_future
+from rru.data.own.scaling import Scaling
+from rru.data.own.table import read_table
+from rru.data.own.times import Times
+from rru.inference.fans import picture
+from rru.inference.output import check_free, write_files
+from rru.inference.trained import Trained
+from rru.tasks import QUANTILES, Windows
+from rru.training import RunError
+
+BATCH = 256  # series at once
+HEAD = ("forecast", "low_80", "high_80", "low_95", "high_95")
+ORDER = (2, 1, 3, 0, 4)  # of the quantiles in HEAD
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The forecast of one series.
+
+    **Arguments:**
+
+    - `name`: its id; empty if there is only one.
+    - `target`: the column that is forecast.
+    - `history`: (T,), the values before, NaN where missing.
+    - `quantiles`: (horizon, 5): see `rru.tasks.QUANTILES`.
+    - `times`: (T + horizon,), of both; None if the series has no times.
+    """
+
+    name: str
+    target: str
+    history: NDArray[np.float64]
+    quantiles: NDArray[np.float64]
+    times: Times | None
+
+
+def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]:
+    """Forecast the steps after the end of each series in a file.
+
+    **Arguments:**
+
+    - `trained`: a model trained on series.
+    - `path`: a table with the same columns as the one it was trained on. Columns that are known in advance must go on
+      for as many steps as are forecast, in rows without the target. Default: the file that it was trained on.
+    """
+    trained.check_kind("series", to="forecast")
+    assert trained.config.data is not None  # every model of series has it
+    path = Path(trained.config.data.path) if path is None else Path(path).expanduser()
+    try:
+        layout = Layout.from_fields(trained.about["layout"])
+        known = {str(name): Scaling.from_fields(each) for name, each in trained.about["series"].items()}
+        horizon, season, base = (trained.about[name] for name in ("horizon", "season", "base"))
+        numbers: dict[str, Any] = {"horizon": int(horizon), "season": int(season), "base": str(base)}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{trained.path}: data.json is not that of a run on series ({error!r})") from error
+    if not 0 < numbers["horizon"] <= 10**6 or not 0 < numbers["season"] <= 10**7:
+        raise RunError(f"{trained.path}: data.json has a horizon or season out of range")
+    found = [
+        with_future(one, layout, numbers["horizon"], path) for one in read_series(read_table(path), layout).values()
+    ]
+    forecasts: list[Forecast] = []
+    for start in range(0, len(found), BATCH):
+        forecasts += _forecast(trained, found[start : start + BATCH], layout, known, numbers)
+    return forecasts
+
+
+def _forecast(
+    trained: Trained, some: Sequence[One], layout: Layout, known: Mapping[str, Scaling], numbers: Mapping[str, Any]
+) -> list[Forecast]:
+    log = next(iter(known.values())).floor is not None
+    scalings = [known.get(one.name) or _scaling(one, numbers, log) for one in some]
+    windows = Windows(
+        [one.values for one in some],
+        [one.observed for one in some],
+        [layout.standardized(one.inputs) for one in some],
+        scalings,
+        past_size=layout.past_size,
+        context=trained.config.task.context,
+        **numbers,
+    )
+    places = np.arange(len(some)), np.array([len(one.values) - 1 for one in some])
+    features = torch.from_numpy(windows.features(*places))  # (T + H, B, m)
+    with torch.no_grad():
+        outputs = trained.checked(trained.model(features, skip=windows.context)[0])  # (H, B, Q)
+    quantiles = windows.forecasts(*places, outputs.double().numpy())
+    history = [np.where(one.observed, one.values, np.nan) for one in some]
+    times = [times_after(one, layout, 0, len(one.values) + windows.horizon) for one in some]
+    return [
+        Forecast(one.name, layout.target, history[number], quantiles[:, number], times[number])
+        for number, one in enumerate(some)
+    ]
+
+
+def _scaling(one: One, numbers: Mapping[str, Any], log: bool) -> Scaling:
+    """Returns the scaling of a series that was not there in training, from its own values."""
+    positive = log and bool((one.values > 0).any())
+    return Scaling.of(one.values, numbers["season"], numbers["horizon"], numbers["base"], log=positive)
+
+
+def places(path: Path, *, force: bool) -> tuple[Path, Path]:
+    """Returns the paths of table and picture; raises ValueError if one exists, unless `force`."""
+    if path.suffix.lower() != ".csv":
+        raise ValueError(f"output must be a .csv file, got {path}")
+    files = path, path.with_suffix(".png")
+    if not force:
+        check_free(files, "choose another name, or overwrite it with --force")
+    return files
+
+
+def write_forecasts(forecasts: Sequence[Forecast], files: tuple[Path, Path]) -> None:
+    """Writes the forecasts as a table, and a picture of the first ones."""
+    write_files({files[0]: table(forecasts), files[1]: picture(forecasts)})
+
+
+def table(forecasts: Sequence[Forecast]) -> bytes:
+    """Returns the forecasts as a CSV file: series (if there are several), time or step, median and intervals."""
+    several = len(forecasts) > 1 or bool(forecasts[0].name)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    timed = forecasts[0].times is not None
+    writer.writerow([*(["series"] if several else []), "time" if timed else "step", *HEAD])
+    for one in forecasts:
+        for step, values in enumerate(one.quantiles):
+            place = len(one.history) + step
+            when = str(place) if one.times is None else shown_time(one.times, place)
+            writer.writerow([*([one.name] if several else []), when, *(f"{values[at]:.8g}" for at in ORDER)])
+    return text.getvalue().encode()
+
+
+def shown_time(times: Times, place: int) -> str:
+    """Returns a time as text, without a clock if all times are at midnight."""
+    whole = bool((times.astype("datetime64[D]") == times).all())
+    return str(times[place].astype("datetime64[D]" if whole else "datetime64[s]"))
+
+
+assert len(QUANTILES) == len(ORDER)

@@ -1,0 +1,193 @@
+"""Compose music with a trained model, one step at a time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rru.data import KEYS
+from rru.data.own.midi import GRID as OWN_STEPS_PER_BEAT
+from rru.inference.trained import Trained, check_temperature
+from rru.tasks import JointHead
+
+STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # a step is a quarter note
+DEFAULT_STEPS_PER_BEAT = 2  # in the other data sets, a step is an eighth note
+BEATS_PER_BAR = 4
+OCTAVE = 12
+CANDIDATES, ROUNDS = 64, 8  # chords drawn at once, and how often, to find one with the wanted number of voices
+STUCK_STEPS = 16  # a piece is stuck if it does not change for this many steps
+
+Roll = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A composed piece.
+
+    **Arguments:**
+
+    - `roll`: (T, 88), 1 where a key sounds: the prompt, then its continuation.
+    - `prompt`: the number of steps in the prompt.
+    - `steps_per_beat`: steps per quarter note.
+    - `beats_per_bar`: quarter notes per bar.
+    - `repeats`: how many steps of the roll a step of the model takes: more than 1 after a prompt with shorter notes.
+    """
+
+    roll: Roll
+    prompt: int
+    steps_per_beat: int
+    repeats: int = 1
+    beats_per_bar: float = BEATS_PER_BAR
+
+    @property
+    def steps_per_bar(self) -> int:
+        """Steps per bar."""
+        return max(round(self.beats_per_bar * self.steps_per_beat), 1)
+
+    @property
+    def composed(self) -> Roll:
+        """The steps of the model after the prompt, (steps, 88)."""
+        return self.roll[self.prompt :: self.repeats]
+
+    def moved(self, octaves: int) -> "Piece":
+        """Returns the piece some octaves higher, or lower if negative. Notes that would leave the keys stay."""
+        target = np.arange(KEYS) + OCTAVE * octaves
+        target = np.where((target >= 0) & (target < KEYS), target, np.arange(KEYS))
+        roll = np.zeros_like(self.roll)
+        for key in np.flatnonzero(self.roll.any(0)):
+            roll[:, target[key]] |= self.roll[:, key]
+        return replace(self, roll=roll)
+
+    def complaints(self, voices: int | None = None) -> list[str]:
+        """Returns the problems of the composed part: mostly silent, stuck on one chord, or not of `voices` voices."""
+        composed, problems = self.composed, []
+        if voices is not None and (other := int((composed.sum(1) != voices).sum())):
+            problems.append(f"{other} of {len(composed)} steps do not have {voices} voices")
+        silent = int((composed.sum(1) == 0).sum())
+        if 2 * silent > len(composed):
+            problems.append(f"{silent} of {len(composed)} steps are silent")
+        longest = _longest_repeat(composed)
+        if longest >= STUCK_STEPS or longest == len(composed) >= BEATS_PER_BAR:
+            problems.append(f"nothing changes for {longest} steps")
+        return problems
+
+
+def steps_per_beat(trained: Trained) -> int:
+    """Returns the steps per quarter note in the data of a model."""
+    if trained.config.data is not None:
+        return trained.config.data.grid or OWN_STEPS_PER_BEAT
+    return STEPS_PER_BEAT.get(trained.task, DEFAULT_STEPS_PER_BEAT)
+
+
+def beats_per_bar(trained: Trained) -> float:
+    """Returns the quarter notes per bar in the data of a model: of own music, those of most of its pieces."""
+    found = trained.about.get("beats_per_bar")
+    return float(found) if isinstance(found, int | float) and 0.25 <= found <= 64 else BEATS_PER_BAR
+
+
+def keeps_rests(trained: Trained) -> bool:
+    """Returns whether a model has learnt from music with its rests; the catalogue's tasks leave them out."""
+    return trained.config.data is not None
+
+
+def compose(
+    trained: Trained,
+    prompt: Roll,
+    steps: int,
+    *,
+    temperature: float = 1.0,
+    voices: int | None = None,
+    seed: int = 0,
+) -> Piece:
+    """Continue a piece.
+
+    A model with a joint output samples whole chords; one with independent keys samples each key on its own.
+
+    **Arguments:**
+
+    - `trained`: a model trained on music.
+    - `prompt`: (T, 88), the beginning of the piece; at least one step.
+    - `steps`: the number of steps to compose.
+    - `temperature`: below 1 the music is more predictable, above 1 more varied. With a joint output the number of
+      voices does not depend on it; with independent keys, chords are thinner below 1 and denser above.
+    - `voices`: the number of keys that sound at a time. Default: what the model samples. If the model gives
+      that number almost no probability, a step has the nearest number that has some.
+    - `seed`: random seed.
+    """
+    trained.check_kind("music", to="compose")
+    if prompt.ndim != 2 or prompt.shape[1] != KEYS or not len(prompt):
+        raise ValueError(f"prompt must be (steps, {KEYS}) with at least one step, got shape {prompt.shape}")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    if voices is not None and not 1 <= voices <= KEYS:
+        raise ValueError(f"voices must be from 1 to {KEYS}, got {voices}")
+    check_temperature(temperature)
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.from_numpy(prompt.astype(np.float32))[:, None]  # (T, 1, 88)
+    composed: list[Roll] = []
+    with torch.no_grad():
+        logits, state = trained.model(inputs)
+        while True:
+            keys = _chord(trained.model.head, trained.checked(logits[-1]), generator, temperature, voices)  # (1, 88)
+            composed.append(keys.numpy().astype(np.uint8)[0])
+            if len(composed) == steps:
+                break
+            logits, state = trained.model(keys[None], state)
+    roll = np.concatenate([prompt.astype(np.uint8), np.stack(composed)])
+    return Piece(roll, len(prompt), steps_per_beat(trained), beats_per_bar=beats_per_bar(trained))
+
+
+def _chord(
+    head: torch.nn.Module, logits: Tensor, generator: torch.Generator, temperature: float, voices: int | None
+) -> Tensor:
+    """Samples a chord, (1, 88), from what the head gives, (1, c)."""
+    if not isinstance(head, JointHead):
+        chances = torch.sigmoid(logits / temperature)
+        if voices is None:
+            return torch.bernoulli(chances, generator=generator)
+        return _with_voices(
+            lambda: torch.bernoulli(chances.expand(CANDIDATES, -1), generator=generator),
+            voices,
+        )
+    if voices is None:
+        chord = head.sample(logits, generator)
+        if temperature == 1:
+            return chord
+        voices = int(chord.sum())  # the number of voices is that of temperature 1
+    many = logits.expand(CANDIDATES, -1)
+    return _with_voices(lambda: head.sample(many, generator, temperature), voices)
+
+
+def _with_voices(sample: Callable[[], Tensor], voices: int) -> Tensor:
+    """Samples chords (N, 88) until one has this number of voices. Returns it or the nearest one, (1, 88)."""
+    nearest, distance = None, KEYS + 1
+    for _ in range(ROUNDS):
+        chords = sample()
+        away = (chords.sum(1) - voices).abs()
+        if int(away.min()) < distance:
+            nearest, distance = chords[away.argmin()][None], int(away.min())
+        if distance == 0:
+            break
+    assert nearest is not None
+    return nearest
+
+
+def notes(roll: Roll) -> list[tuple[int, int, int]]:
+    """Returns the notes of a roll: key, first step and length. Consecutive steps of a key are one note."""
+    edges = np.diff(np.pad(roll.astype(np.int8), ((1, 1), (0, 0))), axis=0)  # (T + 1, 88)
+    starts, ends = np.argwhere(edges.T == 1), np.argwhere(edges.T == -1)  # (key, step), key by key
+    found = [(int(key), int(start), int(end - start)) for (key, start), (_, end) in zip(starts, ends, strict=True)]
+    return sorted(found, key=lambda note: (note[1], note[0]))
+
+
+def _longest_repeat(roll: Roll) -> int:
+    """Returns the length of the longest run of equal steps."""
+    longest = current = min(len(roll), 1)
+    for before, now in pairwise(roll):
+        current = current + 1 if (before == now).all() else 1
+        longest = max(longest, current)
+    return longest

@@ -1,0 +1,151 @@
+"""Steps many independent sequences through one model. Each session has its own state; any subset can step together."""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rru.nn import Layer
+from rru.scan.reference import State
+from rru.tasks import SequenceModel
+
+
+class Stream:
+    """Runs many independent sequences on one model, one step at a time, and keeps their states.
+
+    ```python
+    stream = rru.stream(rru.RRU(8, 32).eval())
+    stream.open(["anna", "ben", "carl"])
+    outputs = stream.step(["anna", "carl"], torch.randn(2, 8))  # (2, 32); ben waits
+    stream.close(["ben"])
+    ```
+
+    Any hashable value can name a session. A step runs the given sessions as one batch, so stepping a thousand sessions
+    costs far less than a thousand calls.
+
+    **Arguments:** `model`: a layer or a task's sequence model, not bidirectional, in evaluation mode.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        layer = model.layers if isinstance(model, SequenceModel) else model
+        if not isinstance(layer, Layer):
+            raise TypeError(f"stream takes a layer of rru or a task's sequence model, got {type(model).__name__}")
+        if layer.bidirectional:
+            raise ValueError("stream needs a unidirectional model: a step cannot see later inputs")
+        if model.training:
+            raise ValueError("stream needs a model in evaluation mode: call .eval() first")
+        self._start = model if isinstance(model, SequenceModel) else layer  # gives the initial state of sessions
+        self._stepper = layer.stepper()
+        self._places: dict[Hashable, int] = {}  # index of each session in `_pool`
+        self._free: list[int] = []
+        self._alone: dict[int, list[State]] = {}  # by index: states newer than `_pool`, of sessions that last ran alone
+        self._pool = self._initial(0)  # (places, layers, n) for each part of the state
+
+    def __len__(self) -> int:
+        """Returns the number of open sessions."""
+        return len(self._places)
+
+    def __contains__(self, session: Hashable) -> bool:
+        return session in self._places
+
+    def open(self, sessions: Iterable[Hashable]) -> None:
+        """Opens sessions in the model's initial state; raises ValueError if one is open already."""
+        sessions = list(sessions)
+        for session in sessions:
+            if session in self._places:
+                raise ValueError(f"session {session!r} is already open")
+        if len(set(sessions)) != len(sessions):
+            raise ValueError("sessions must be distinct, got duplicates")
+        self._make_room(len(sessions))
+        places = [self._free.pop() for _ in sessions]
+        for pool, new in zip(self._pool, self._initial(len(places)), strict=True):
+            pool[places] = new
+        self._places.update(zip(sessions, places, strict=True))
+
+    def close(self, sessions: Iterable[Hashable]) -> None:
+        """Closes sessions and drops their states; raises KeyError if one is not open."""
+        for session, place in {session: self._place(session) for session in sessions}.items():
+            del self._places[session]
+            self._alone.pop(place, None)
+            self._free.append(place)
+
+    def step(self, sessions: Sequence[Hashable], inputs: Tensor) -> Tensor:
+        """Runs one step of the given sessions as one batch.
+
+        **Arguments:**
+
+        - `sessions`: the sessions to step, without duplicates.
+        - `inputs`: one row per session: (B, m) features or (B,) tokens.
+
+        **Returns:** (B, p): the outputs of a layer, or the logits of a sequence model.
+        """
+        if len(inputs) != len(sessions):
+            raise ValueError(f"inputs must have a row for each of {len(sessions)} sessions, got {len(inputs)}")
+        places = [self._place(session) for session in sessions]
+        if isinstance(self.model, SequenceModel):
+            return self._step_model(self.model, places, inputs)
+        return self._step_layer(places, inputs)
+
+    @torch.no_grad()
+    def _step_model(self, model: SequenceModel, places: list[int], inputs: Tensor) -> Tensor:
+        x = inputs.to(model.head.weight.dtype) if model.embedding is None else model.embedding(inputs)  # (B, m)
+        logits: Tensor = model.head(self._step_layer(places, x))
+        return logits
+
+    def _step_layer(self, places: list[int], x: Tensor) -> Tensor:
+        if len(places) == 1:  # a single session needs no copy to and from the pool
+            (place,) = places
+            before = self._alone.get(place) or self._gather(places)
+            output, self._alone[place] = self._stepper.run(x, before)
+            return output
+        if len(set(places)) != len(places):
+            raise ValueError("sessions must be distinct, got duplicates")
+        for place in self._alone.keys() & set(places):
+            self._scatter([place], self._alone.pop(place))
+        output, after = self._stepper.run(x, self._gather(places))
+        self._scatter(places, after)
+        return output
+
+    def _gather(self, places: list[int]) -> list[State]:
+        """Reads the states at these places from the pool, one state per cell."""
+        taken = [part[places].unbind(1) for part in self._pool]  # each cell's (B, n), for each part
+        return [tuple([part.contiguous() for part in parts]) for parts in zip(*taken, strict=True)]
+
+    def _scatter(self, places: list[int], states: list[State]) -> None:
+        """Writes states to these places in the pool."""
+        for pool, parts in zip(self._pool, zip(*states, strict=True), strict=True):
+            pool[places] = torch.stack(parts, 1)
+
+    def state(self, session: Hashable) -> Tensor | tuple[Tensor, ...]:
+        """Returns a session's state: (layers, n), or a pair of these for the LSTMs."""
+        place = self._place(session)
+        states = self._alone.get(place) or self._gather([place])
+        parts = tuple(torch.cat(part) for part in zip(*states, strict=True))
+        return parts if len(parts) > 1 else parts[0]
+
+    def _place(self, session: Hashable) -> int:
+        if session not in self._places:
+            raise KeyError(f"session {session!r} is not open")
+        return self._places[session]
+
+    def _make_room(self, wanted: int) -> None:
+        """Grows the pool if fewer than `wanted` places are free; at least doubles it, so that it rarely grows."""
+        before = len(self._pool[0])
+        missing = wanted - len(self._free)
+        if missing <= 0:
+            return
+        more = max(missing, before)
+        self._pool = tuple(torch.cat([part, part.new_zeros(more, *part.shape[1:])]) for part in self._pool)
+        self._free += range(before, before + more)
+
+    @torch.no_grad()
+    def _initial(self, batch: int) -> State:
+        """Returns the initial state of `batch` sessions, (B, layers, n) for each part."""
+        state = self._start.initial_state(batch)
+        return tuple(part.transpose(0, 1) for part in (state if isinstance(state, tuple) else (state,)))
+
+
+def stream(model: nn.Module) -> Stream:
+    """Returns a `Stream`, which runs many sequences on one model, one step at a time."""
+    return Stream(model)

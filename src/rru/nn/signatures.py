@@ -1,0 +1,59 @@
+"""Signatures, docstrings and errors of the constructors of cells and layers, generated from the declared arguments."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rru.nn.options import Declared, option_of
+from rru.suggestions import known_names
+
+NOT_HERE = {
+    "bias": "biases cannot be turned off; omit it, or freeze them with requires_grad_(False)",
+    "proj_size": "use output_size with rru.RRU; follow any other layer with an nn.Linear",
+    "nonlinearity": "the cell's equations fix its activations; omit it",
+}
+"""Arguments of torch's recurrent layers that ours do not have, with what to use instead."""
+
+
+class ClassSignature:
+    """Descriptor for `__signature__` that exists on the class only; instances are called with other arguments."""
+
+    def __init__(self, signature: inspect.Signature) -> None:
+        self.signature = signature
+
+    def __get__(self, instance: Any, owner: type) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        return self.signature
+
+
+def describe(cls: Any, parameters: Iterable[inspect.Parameter], known: Mapping[str, Declared]) -> None:
+    """Sets a class's signature and adds the arguments to its docstring, unless the docstring already lists them."""
+    parameters = [parameter.replace(annotation=_plain(parameter.annotation)) for parameter in parameters]
+    cls.__signature__ = ClassSignature(inspect.Signature(parameters))
+    text = vars(cls).get("__doc__")
+    if text and "**Arguments:**" not in text:
+        lines = "\n".join(_line(parameter, known) for parameter in parameters)
+        cls.__doc__ = f"{inspect.cleandoc(text)}\n\n**Arguments:**\n\n{lines}\n"
+
+
+def _line(parameter: inspect.Parameter, known: Mapping[str, Declared]) -> str:
+    """Returns the docstring line of one argument: ``- `expansion`: description. Default: 2.0.``"""
+    about = known[parameter.name].option.about if parameter.name in known else "as everywhere in torch"
+    default = "" if parameter.default is parameter.empty else f" Default: {parameter.default!r}."
+    return f"- `{parameter.name}`: {about}.{default}"
+
+
+def _plain(annotation: Any) -> Any:
+    """Returns the type without its `Annotated` metadata."""
+    return annotation.__origin__ if option_of(annotation) else annotation
+
+
+def refuse_unknown(cls: type, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises TypeError if any given argument is not among the known ones."""
+    known = list(known)
+    for name in given:
+        if name in NOT_HERE and name not in known:
+            raise TypeError(f"{cls.__name__} takes no argument {name!r}: {NOT_HERE[name]}")
+        if name not in known:
+            raise TypeError(f"{cls.__name__} takes no argument {name!r}; {known_names(name, known)}")

@@ -1,0 +1,93 @@
+"""Describes runs and points of a plan in words, for tables, tooltips of figures and Markdown."""
+
+from collections.abc import Mapping
+
+from rru.report.formatting import NONE, duration, score, setting, whole
+from rru.report.gather import Found
+from rru.report.results import Point, Section
+
+AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
+
+
+def mean(point: Point) -> str:
+    """Return the mean test score over seeds with its standard deviation, or the score if there is only one."""
+    if point.deviation is None:
+        return score(point.test, 2)
+    return f"{score(point.test, 2)} ± {score(point.deviation, 2)}"
+
+
+def seeds(point: Point) -> str:
+    """Return the number of seeds in a mean, and how many diverged; empty for a single finished run."""
+    count = len(point.tests)
+    parts = [f"{count} seeds"] if count > 1 else []
+    if point.diverged:
+        parts.append("diverged" if point.diverged == len(point.runs) else f"{point.diverged} diverged")
+    if point.test is None and point.runs and not point.diverged:
+        parts.append(point.state)
+    return ", ".join(parts)
+
+
+def facts(section: Section, point: Point) -> dict[str, str]:
+    """Return everything known about a point, by name, most important first."""
+    at = {AXES.get(name, name): setting(value) for name, value in point.at.items()}
+    metric = section.metric.label
+    return {
+        "line": point.line,
+        **at,
+        f"test {metric}": mean(point),
+        f"validation {metric}": score(point.validation, 2),
+        "best epoch": NONE if point.best_epoch is None else f"{point.best_epoch:g}",
+        "epochs": " / ".join(whole(run.epochs) for run in point.runs) or NONE,
+        "parameters": whole(point.parameters),
+        "seeds": str(len(point.runs)),
+        "status": point.state,
+    }
+
+
+def tip(told: Mapping[str, str]) -> str:
+    """Format facts as the lines of a tooltip; the first is its heading."""
+    head, *rest = told.items()
+    return "\n".join([head[1], *(f"{name}: {value}" for name, value in rest)])
+
+
+def numbers(run: Found) -> dict[str, tuple[float | None, str]]:
+    """Return the numbers that tables of runs show, by name, each as a number and as text."""
+    return {
+        "test": (run.test, score(run.test)),
+        "best of all epochs by test": (run.best_test, score(run.best_test)),
+        "validation": (run.validation, score(run.validation)),
+        "epochs": (run.epochs, whole(run.epochs)),
+        "best epoch": (run.best_epoch, whole(run.best_epoch)),
+        "parameters": (run.parameters, whole(run.parameters)),
+        "time": (run.duration, duration(run.duration)),
+        "tokens": (run.tokens, whole(run.tokens)),
+    }
+
+
+def blank(value: float | None) -> str:
+    """Format a number for other programs; empty if there is none."""
+    return "" if value is None else repr(value)
+
+
+def account(run: Found) -> list[str]:
+    """Explain in sentences how a run got its test score."""
+    if run.metric is None:
+        return []
+    label = run.metric.label
+    lines = []
+    if run.epochs is not None:
+        detail = ", ".join(
+            f"{whole(value)} {name}" for name, value in (("steps", run.steps), ("tokens", run.tokens)) if value
+        )
+        ended = f" It ended because: {run.reason}." if run.reason else " It has not ended."
+        lines.append(f"Trained for {whole(run.epochs)} epochs{f' ({detail})' if detail else ''}.{ended}")
+    if run.best_epoch and run.validation is not None:
+        lines.append(f"Epoch {run.best_epoch} had the best validation {label}: {score(run.validation)}.")
+    if run.test is not None:
+        lines.append(f"The weights of that epoch were tested: {label} {score(run.test)}.")
+    if run.best_test is not None:
+        lines.append(f"Had the epoch been chosen on the test split, as in the paper: {label} {score(run.best_test)}.")
+    if run.duration:
+        shares = [f"{name} {share / run.duration:.0%}" for name, share in run.seconds.items() if name != "total"]
+        lines.append(f"It took {duration(run.duration)}: {', '.join(shares)}.")
+    return lines

@@ -1,0 +1,181 @@
+"""Finds the preset, plan and version that a run's settings belong to."""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+from rru.experiments import plans
+from rru.experiments.plans import Plan, PlannedRun
+from rru.report.formatting import setting
+from rru.report.gather import Found
+from rru.settings import Config, presets
+from rru.settings.presets import auto
+from rru.tasks import joint
+
+OWN = "own settings"
+YOURS = "your-data"
+CELLS = {"rru": "RRU", "gru": "GRU", "lstm": "LSTM", "mogrifier": "Mogrifier LSTM"}
+MOST_LINE = 120  # characters of a line's name
+SEED = "schedule.seed"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The preset that settings come from, and the settings that differ from it, by name. Seeds are ignored."""
+
+    preset: str
+    changes: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The settings that differ, such as `lr=0.01 budget=2M`; empty if none do."""
+        return " ".join(f"{name.partition('.')[2]}={setting(value)}" for name, value in self.changes.items())
+
+
+def origin(run: Found) -> Origin:
+    """Find the preset of a run or of its plan; if there is none, the preset closest to its settings."""
+    if not run.known:
+        return Origin("", {})
+    mine, preset = _flat(run.known), preset_of(run)
+    found = []
+    for size, theirs in _candidates(run, preset).items():
+        names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        found.append(Origin(size, {name: mine.get(name, "none") for name in names}))
+    return min(found, key=lambda one: len(one.changes), default=Origin("", {}))
+
+
+def _candidates(run: Found, preset: str) -> dict[str, Mapping[str, Any]]:
+    """Return the settings of the presets that a run may come from, by size."""
+    if run.known is None or run.known.data is None:
+        sizes = presets.sizes(run.task) if preset == OWN else (preset,)
+        return {size: _preset(run.task, run.cell, size) for size in sizes}
+    own = run.known.tables()["data"]
+    found: dict[str, Mapping[str, Any]] = {}
+    for size in auto.SIZES:
+        try:
+            tables = presets.derived(run.known.kind, run.about["statistics"], run.cell, size)
+            found[size] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": own})))
+        except (ArithmeticError, KeyError, IndexError, TypeError, ValueError):  # data.json may have anything in it
+            return {}
+    return found
+
+
+def own_plans(runs: Iterable[Found]) -> list[tuple[Plan, list[str]]]:
+    """Return a table and convergence for each of the user's own data, with a line for all settings run on it."""
+    by_data: dict[tuple[str, str], dict[str, PlannedRun]] = {}
+    for run in sorted(runs, key=lambda run: (_place(run.cell), run.group)):
+        if run.known is None or run.known.data is None:
+            continue
+        came_from = origin(run)
+        changed = [came_from.preset] if came_from.preset not in ("", auto.SIZES[0]) else []
+        line = ", ".join([line_of(run), *changed, *([came_from.text] if came_from.text else [])])
+        config = run.known.changed({SEED: 0})
+        entries = by_data.setdefault((run.task, run.known.data.hash), {})
+        entries.setdefault(run.group, PlannedRun(run.task, line[:MOST_LINE], {}, config))
+    found = []
+    for (task, digest), entries in by_data.items():
+        name, ids, planned = f"{task}-{digest[:6]}", list(entries), list(entries.values())
+        for kind, title, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence")):
+            found.append((Plan(f"{kind}-{name}", YOURS, title, shows, False, planned), ids))
+    return found
+
+
+def _place(cell: str) -> int:
+    return list(CELLS).index(cell) if cell in CELLS else len(CELLS)
+
+
+@cache
+def _preset(task: str, cell: str, size: str) -> Mapping[str, Any]:
+    return MappingProxyType(_flat(presets.load(task, cell, size)))
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    """Return the settings that affect a run's result, by name, without the seed."""
+    known = config.settings
+    values = {f"{table}.{name}": value for table, part in config.tables().items() for name, value in part.items()}
+    return {name: value for name, value in values.items() if name != SEED and not known[name].rule.inert}
+
+
+@cache
+def all_plans() -> list[tuple[Plan, list[str]]]:
+    """Return every plan for every preset and task, with the ids of its entries; presets without plans come last."""
+    found = [plans.load(name, size, tasks=plans.tasks(name, size)) for size in plans.SIZES for name in plans.names()]
+    return [(plan, [entry.id for entry in plan.runs]) for plan in (*found, *_other_presets())]
+
+
+def _other_presets() -> Iterator[Plan]:
+    """Yield the presets that no plan has, such as the demo's, as a table and as convergence."""
+    lines = {entry.cell: entry.line for entry in plans.load("table1", tasks=["jsb"]).runs}
+    sizes = dict.fromkeys(size for task in presets.tasks() for size in presets.sizes(task) if size not in plans.SIZES)
+    for size in sizes:
+        entries = [
+            PlannedRun(task, _named(lines.get(cell, cell), config), {}, config)
+            for task in presets.tasks()
+            if size in presets.sizes(task)
+            for cell in presets.cells()
+            for config in _outputs(presets.load(task, cell, size))
+        ]
+        yield Plan("results", size, "Results", "table", False, entries)
+        yield Plan("convergence", size, "Convergence", "convergence", False, entries)
+
+
+def _outputs(config: Config) -> list[Config]:
+    """Return a config; if its output is joint, also with each other output, as lines of their own."""
+    if config.task.output == joint.INDEPENDENT:
+        return [config]
+    removed = {"task.output_units": None, "task.key_order": None}
+    others = [output for output in joint.OUTPUTS if output != config.task.output]
+    return [config, *(config.changed({"task.output": output, **removed}) for output in others)]
+
+
+def _named(line: str, config: Config) -> str:
+    """Return the name of a line, with the output if it is joint: such scores do not compare with independent keys."""
+    return line if config.task.output == joint.INDEPENDENT else f"{line}, {config.task.output}"
+
+
+@cache
+def _presets() -> dict[str, str]:
+    """Return the preset of every config in a preset or plan, by its id with seed 0."""
+    known: dict[str, str] = {}
+    for task in presets.tasks():
+        for size in presets.sizes(task):
+            for cell in presets.cells():
+                known.setdefault(presets.load(task, cell, size).id, size)
+    for plan, ids in all_plans():
+        for key in ids:
+            known.setdefault(key, plan.preset)
+    return known
+
+
+@cache
+def _lines() -> dict[str, str]:
+    """Return the cell or version of each config, by its id with seed 0."""
+    known: dict[str, str] = {}
+    for plan, ids in all_plans():
+        for key, entry in zip(ids, plan.runs, strict=True):
+            known.setdefault(key, entry.line)
+    return known
+
+
+def preset_of(run: Found) -> str:
+    """Return the preset that a run's settings belong to, directly or through a plan; empty if unknown."""
+    if run.known and run.known.data:
+        return YOURS
+    return _presets().get(run.group, OWN) if run.known else ""
+
+
+def line_of(run: Found) -> str:
+    """Return the cell or version of a run, as named in tables."""
+    if run.known and run.known.data:
+        return CELLS.get(run.cell, run.cell)
+    return _lines().get(run.group) or (_named(run.cell, run.known) if run.known else run.cell)
+
+
+@cache
+def paper() -> dict[str, dict[str, dict[str, float]]]:
+    """Return the paper's numbers by table, task, and cell or version."""
+    return tomllib.loads(resources.files("rru.report").joinpath("paper.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,64 @@
+"""The scan for `torch.onnx.export`: one loop, which becomes an ONNX Scan node.
+
+The body of the loop is the cell's `step`, in torch operators, so every cell can be exported, including user-defined
+ones. Time and batch may be dynamic.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rru.scan import reference
+from rru.scan.reference import State
+
+
+def is_exporting() -> bool:
+    """Returns whether `torch.onnx.export` is recording this call; raises if it is the old exporter."""
+    if torch.compiler.is_exporting():
+        from torch.onnx._internal.exporter import _flags
+
+        return _flags._is_onnx_exporting  # strict export takes torch.onnx.is_in_onnx_export() to be False
+    if torch.compiler.is_compiling():
+        return False
+    if torch._C._get_tracing_state() is not None and torch.onnx.is_in_onnx_export():
+        raise RuntimeError("torch.onnx.export with dynamo=False cannot export rru layers: use dynamo=True, the default")
+    return False
+
+
+def scan(
+    cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
+) -> tuple[Tensor, State]:
+    """Runs `cell` over `inputs` (T, B, m) like `reference.scan`, but without gradients. Raises if dropout is on."""
+    from torch._higher_order_ops.scan import scan_op  # slow to import and rarely needed
+
+    if seed is not None:
+        raise RuntimeError("dropout cannot be exported to ONNX: call eval() on the model first")
+    if isinstance(inputs.shape[0], int) and inputs.shape[0] == 1:  # a single step needs no loop
+        return reference.scan(cell, inputs, state, lengths, None, reverse)
+    cell = cell.bound(reference.autocast_dtype(inputs.device.type))
+    ended = None
+    if lengths is not None:
+        steps = torch.arange(inputs.shape[0], device=inputs.device)
+        ended = (steps.unsqueeze(1) >= lengths).unsqueeze(2)  # (T, B, 1)
+        inputs = inputs.masked_fill(ended, 0)
+    sequences = [cell.project(inputs)] + ([] if ended is None else [ended])
+    if reverse:
+        sequences = [sequence.flip(0) for sequence in sequences]
+    names = list(cell.weight_shapes)
+
+    def body(*tensors: Tensor) -> list[Tensor]:
+        rest = iter(tensors)
+        before, (projected, *over) = (tuple(next(rest) for _ in group) for group in (state, sequences))
+        on_weights = copy.copy(cell)  # the body may only use tensors that are passed to it
+        on_weights.__dict__ |= dict(zip(names, rest, strict=True))
+        features, after = on_weights.step(projected, before, None)
+        if over:
+            after = tuple(torch.where(over[0], old, new) for old, new in zip(before, after, strict=True))
+        return [result.clone() for result in (*after, features)]  # results must not share memory
+
+    given = ([*state], sequences, [getattr(cell, name) for name in names])
+    *last, features = scan_op(body, *([tensor.detach() for tensor in tensors] for tensors in given))
+    outputs = cell.readout(features.flip(0) if reverse else features)  # (T, B, p)
+    return (outputs if ended is None else outputs.masked_fill(ended, 0)), tuple(last)

@@ -1,0 +1,32 @@
+"""The cells a config can name, and the options each cell declares in its constructor."""
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rru.nn import Cell, cell_names, layer_class
+from rru.nn.options import Declared, declared
+
+PAPER_CELLS = ("rru", "gru", "lstm", "mogrifier")
+"""The paper's cells, in its order."""
+
+_NOT_OPTIONS = ("input_size", "hidden_size", "dropout")  # set by the data and the budget, or shared by all cells
+
+
+def cells() -> tuple[str, ...]:
+    """Returns the names of all cells: the paper's, then user cells in order of registration."""
+    return (*PAPER_CELLS, *(name for name in cell_names() if name not in PAPER_CELLS))
+
+
+def options(cell: str) -> Mapping[str, Declared]:
+    """Returns a cell's options by name, in constructor order; raises ValueError if one has no default."""
+    found = _options(layer_class(cell).cell_class)
+    for name, option in found.items():
+        if option.required:
+            raise ValueError(f"cell {cell!r}: option {name} must have a default")
+    return found
+
+
+@functools.cache
+def _options(cell_class: type[Cell]) -> Mapping[str, Declared]:
+    return MappingProxyType(declared(cell_class, leave_out=_NOT_OPTIONS))

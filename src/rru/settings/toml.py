@@ -1,0 +1,66 @@
+"""Writes tables of plain values as TOML, which the standard library can only read."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+Tables = dict[str, Any]
+"""Tables by name, each a dict of strings, numbers, bools or lists of these. Plain values are allowed at the top."""
+
+
+def dumps(config: Mapping[str, Any]) -> str:
+    """Returns the config as TOML; raises ValueError if it would not read back as the same values and types."""
+    plain = [(key, value) for key, value in config.items() if not isinstance(value, Mapping)]
+    tables = [(key, value) for key, value in config.items() if isinstance(value, Mapping)]
+    parts = ["".join(_line(key, value, key) for key, value in plain)]
+    for name, table in tables:
+        parts.append(f"[{_key(name)}]\n" + "".join(_line(key, value, f"{name}.{key}") for key, value in table.items()))
+    text = "\n".join(part for part in parts if part)
+    if not same(tomllib.loads(text.encode().decode()), config):  # encoding fails for lone surrogates
+        raise ValueError(f"config cannot be written as TOML, got {dict(config)!r}")
+    return text
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Returns whether two configs have the same values and types: 1, 1.0 and true differ."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Describes how two configs differ: the first three differences and the number of others; empty if equal."""
+    names = dict.fromkeys((table, name) for config in (one, other) for table in config for name in config[table])
+    pairs = {f"{table}.{name}": tuple(each.get(table, {}).get(name) for each in (one, other)) for table, name in names}
+    differ = [f"{name} is {had}, not {has}" for name, (had, has) in pairs.items() if had != has]
+    more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+    return "; ".join(differ[:3]) + more
+
+
+def _line(key: str, value: Any, place: str) -> str:
+    return f"{_key(key)} = {_value(value, place)}\n"
+
+
+def _key(key: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"keys of a config must be strings, got {key!r}")
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _string(key)
+
+
+def _value(value: Any, place: str) -> str:
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) in (int, float):
+        return repr(value)  # the shortest digits that read back as the same number
+    if type(value) is str:
+        return _string(value)
+    if type(value) is list:
+        return "[" + ", ".join(_value(entry, place) for entry in value) + "]"
+    raise TypeError(f"{place} must be a string, number, bool or a list of these, got {value!r}")
+
+
+def _string(text: str) -> str:
+    def escaped(match: re.Match[str]) -> str:
+        return f"\\u{ord(match[0]):04X}"
+
+    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escaped, text) + '"'

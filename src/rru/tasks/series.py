@@ -1,0 +1,239 @@
+"""Forecasting: predict the next steps of a series, with intervals."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rru.data import SPLITS, Series
+from rru.data.own.columns import Layout
+from rru.data.own.scaling import LAST, SEASONAL, Scaling
+from rru.tasks.batches import Batch, Batches, groups, shuffled
+from rru.tasks.metrics import MASE
+from rru.tasks.models import Recurrent, SequenceModel, device_of, sized_model
+from rru.tasks.task import Task, limited
+from rru.tasks.windows import OWN_FEATURES, Windows
+
+QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
+"""The limits of the 95 % and 80 % intervals, and the median."""
+MEDIAN = 2
+BASELINES = (LAST, SEASONAL)
+MOST_FANS, FAN_HISTORY, MOST_HISTORY = 6, 4, 400  # series, horizons and steps that the report shows
+EVALUATED = 2000  # windows of a split, evenly spaced
+EVALUATION_BATCH = 256
+
+
+class QuantileHead(nn.Linear):
+    """Returns quantiles in increasing order."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Returns quantiles (..., Q) of features (..., p)."""
+        raw = super().forward(features)
+        median = raw[..., MEDIAN : MEDIAN + 1]
+        above = median + F.softplus(raw[..., MEDIAN + 1 :]).cumsum(-1)
+        below = median - F.softplus(raw[..., :MEDIAN]).flip(-1).cumsum(-1).flip(-1)
+        return torch.cat([below, median, above], dim=-1)
+
+
+def series_model(cell: str, options: Mapping[str, Any], budget: int, inputs: int) -> Recurrent:
+    """Builds a model that reads windows and returns quantiles for every step. See `sized_model`.
+
+    Its last weights are zero, so that before training it forecasts what its simple forecast does.
+
+    **Arguments:** `inputs`: the number of inputs besides the series itself.
+    """
+    size, outputs = OWN_FEATURES + inputs, len(QUANTILES)
+    model = sized_model(SequenceModel, cell, options, budget, input_size=size, outputs=outputs, head=QuantileHead)
+    nn.init.zeros_(model.head.weight)
+    return model
+
+
+class SeriesTask(Task):
+    """Forecast the next `horizon` steps of series, as quantiles.
+
+    The model reads `context` steps of a series, then the steps to be forecast, which have a simple forecast in place
+    of the values. At those steps it outputs how far the quantiles are from the simple forecast.
+
+    Metrics: `mase` is the mean absolute error of the median, divided for each series by that of repeating the season
+    before in the training part; `mae`, `rmse` and `pinball` (mean over the quantiles) are in the units of the file;
+    `coverage_80` and `coverage_95` are percentages of values inside the intervals. With `_last` and `_seasonal` they
+    are those of repeating the last value and the last season, on the same windows.
+
+    **Arguments:**
+
+    - `name`: the name of the task.
+    - `series`: the series.
+    - `context`: known steps in a window.
+    - `batch_size`: windows per batch.
+    - `limit`, `evaluation_limit`: the maximum number of windows in an epoch, and for validation and test each; they are
+      evenly spaced. Default: all, and 2,000.
+    """
+
+    metric = MASE
+
+    def __init__(
+        self,
+        name: str,
+        series: Series,
+        *,
+        context: int,
+        batch_size: int = 32,
+        limit: int | None = None,
+        evaluation_limit: int | None = None,
+    ) -> None:
+        super().__init__(name, context, batch_size)
+        self.about = series.about
+        self.layout = Layout.from_fields(series.about["layout"])
+        scalings = [Scaling.from_fields(fields) for fields in series.about["series"].values()]
+        ends = np.cumsum(series.lengths)[:-1]
+        self.windows = Windows(
+            np.split(series.values, ends),
+            np.split(series.observed, ends),
+            np.split(series.inputs, ends),
+            scalings,
+            past_size=self.layout.past_size,
+            context=context,
+            **{name: series.about[name] for name in ("horizon", "season", "base")},
+        )
+        self._places = {
+            split: _places(
+                series, split, limited(10**9 if split == "train" else EVALUATED, split, limit, evaluation_limit)
+            )
+            for split in SPLITS
+        }
+
+    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
+        return series_model(cell, cell_options, budget, self.layout.size)
+
+    def steps_per_epoch(self) -> int:
+        return len(groups(len(self._places["train"]), self.batch_size))
+
+    def epoch(self, generator: torch.Generator) -> Batches:
+        order = shuffled(len(self._places["train"]), self.batch_size, generator)
+        return Batches(len(order), lambda number: self._batch(self._places["train"][order[number]]))
+
+    def _batch(self, places: NDArray[np.int64]) -> Batch:
+        series, origins = places.T
+        inputs = torch.from_numpy(self.windows.features(series, origins))  # (T + H, B, m)
+        targets = torch.from_numpy(self.windows.targets(series, origins))  # (H, B)
+        return Batch(inputs, targets, None, fresh=True, tokens=inputs.shape[0] * inputs.shape[1])
+
+    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        quantiles, _ = model(batch.inputs, skip=len(batch.inputs) - len(batch.targets))  # (H, B, Q)
+        there = ~batch.targets.isnan()
+        losses = pinball(quantiles, batch.targets.nan_to_num().to(quantiles.dtype))
+        return losses.mean(-1).where(there, 0).sum() / there.sum().clamp(min=1), None
+
+    def evaluation(
+        self, model: nn.Module, split: str
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], float]]:
+        """Yields places (B, 2): series and last known step, the forecasts (H, B, Q) there, and the loss."""
+        for start in range(0, len(self._places[split]), EVALUATION_BATCH):
+            places = self._places[split][start : start + EVALUATION_BATCH]
+            batch = self._batch(places).to(device_of(model))
+            outputs, _ = model(batch.inputs, skip=len(batch.inputs) - len(batch.targets))
+            there = ~batch.targets.isnan()
+            loss = pinball(outputs, batch.targets.nan_to_num().to(outputs.dtype)).mean(-1)[there]
+            found = self.windows.forecasts(places[:, 0], places[:, 1], outputs.double().cpu().numpy())
+            yield places, found, float(loss.double().sum())
+
+    def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        count, loss = 0, 0.0
+        for places, found, nats in self.evaluation(model, split):
+            actual = self.windows.actual(*places.T)  # (B, H)
+            there = ~np.isnan(actual)
+            naive = np.broadcast_to(self.windows.scale("naive", places[:, 0]), actual.shape)[there]
+            scores = _errors(found[..., MEDIAN].T[there] - actual[there], naive)
+            quantiles = torch.from_numpy(found.transpose(1, 0, 2)[there])
+            scores["pinball"] = pinball(quantiles, torch.from_numpy(actual[there])).mean(-1).numpy()
+            for share, low, high in ((80, 1, 3), (95, 0, 4)):
+                inside = (quantiles[:, low].numpy() <= actual[there]) & (actual[there] <= quantiles[:, high].numpy())
+                scores[f"coverage_{share}"] = 100.0 * inside
+            for base in BASELINES:
+                errors = self.windows.simple(base, *places.T)[there] - actual[there]
+                scores |= {f"{name}_{base}": values for name, values in _errors(errors, naive).items()}
+            count, loss = count + int(there.sum()), loss + nats
+            for name, values in scores.items():
+                sums[name] = sums.get(name, 0.0) + float(values.sum())
+        means = {name: value / max(count, 1) for name, value in sums.items()}
+        means |= {name: means[name] ** 0.5 for name in means if name.startswith("rmse")}
+        return {**means, "loss": loss / max(count, 1)}
+
+    def _details(self, model: nn.Module) -> dict[str, Any]:
+        """Returns the last forecasts of the test part of a few series, with what came before and what came true."""
+        test = self._places["test"]
+        last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MOST_FANS]])
+        batch = self._batch(last).to(device_of(model))
+        outputs, _ = model(batch.inputs, skip=self.context)
+        found = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)
+        actual = self.windows.actual(*last.T)  # (B, H)
+        names = list(self.about["series"])
+        fans = []
+        for number, (series, origin) in enumerate(last.tolist()):
+            start = int(self.windows.starts[series])
+            places = slice(start + max(origin + 1 - FAN_HISTORY * self.windows.horizon, 0), start + origin + 1)
+            history = np.where(self.windows.observed[places], self.windows.values[places], np.nan)
+            fans.append(
+                {
+                    "name": names[series],
+                    "history": _plain(history[-MOST_HISTORY:]),
+                    "actual": _plain(actual[number][:MOST_HISTORY]),
+                    "quantiles": [_plain(row) for row in found[:MOST_HISTORY, number]],
+                }
+            )
+        return {"target": self.layout.target, "fans": fans}
+
+
+def _plain(values: NDArray[np.float64]) -> list[float | None]:
+    """Returns numbers with six digits as JSON values, None for NaN."""
+    return [None if np.isnan(value) else float(f"{value:.6g}") for value in values.tolist()]
+
+
+def pinball(quantiles: Tensor, values: Tensor) -> Tensor:
+    """Returns the pinball loss (..., Q) of quantiles (..., Q) for values (...)."""
+    levels = quantiles.new_tensor(QUANTILES)
+    above = values[..., None] - quantiles
+    return torch.maximum(levels * above, (levels - 1) * above)
+
+
+def verdict(scores: Mapping[str, float]) -> str:
+    """Says how a model does beside the two baselines, from its scores; empty if these are of no forecasts."""
+    if not {"mase", *(f"mase_{base}" for base in BASELINES)} <= set(scores):
+        return ""
+    told = (
+        f"MASE {scores['mase']:.3f}; last value {scores['mase_last']:.3f}, seasonal naive {scores['mase_seasonal']:.3f}"
+    )
+    return told if beats_baselines(scores) else f"{told}: the model does not beat the simple forecasts; use those"
+
+
+def beats_baselines(scores: Mapping[str, float]) -> bool:
+    """Returns whether the MASE of a model is below that of both baselines, from its scores."""
+    return scores["mase"] < min(scores[f"mase_{base}"] for base in BASELINES)
+
+
+def _errors(errors: NDArray[np.float64], naive: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    size = np.abs(errors)
+    return {"mase": size / naive, "mae": size, "rmse": errors**2}
+
+
+def _places(series: Series, split: str, most: int) -> NDArray[np.int64]:
+    """Returns the windows (W, 2) of a split, as series and last known step; all forecast steps are in the split."""
+    horizon = int(series.about["horizon"])
+    observed = np.split(series.observed, np.cumsum(series.lengths)[:-1])
+    found = []
+    for number, (length, (valid, test)) in enumerate(zip(series.lengths.tolist(), series.splits.tolist(), strict=True)):
+        first, end = {"train": (1, valid), "valid": (valid, test), "test": (test, length)}[split]
+        origins = np.arange(first - 1, end - horizon)
+        known = np.concatenate([[0], np.cumsum(observed[number])])
+        origins = origins[known[origins + horizon + 1] > known[origins + 1]]
+        found.append(np.stack([np.full(len(origins), number), origins], axis=1))
+    places = np.concatenate(found)
+    if not len(places):
+        raise ValueError(f"{split} must have a window of {horizon} steps with known values, has none")
+    used = min(len(places), most)
+    return places[np.arange(used) * len(places) // used]

@@ -1,0 +1,192 @@
+"""Builds task, model and optimiser from a config, and trains or evaluates them in a run folder."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from rru import tasks
+from rru.data import OwnData
+from rru.files import FileError, read_file, write_file
+from rru.settings import Config, toml, user_cells
+from rru.settings.tables import OptimiserSettings
+from rru.tasks import Task
+from rru.training.checkpoint import limited
+from rru.training.denormals import denormals_flushed
+from rru.training.distributed import Processes, SeenRun
+from rru.training.errors import RunError
+from rru.training.events import Ended, Watch
+from rru.training.loop import train
+from rru.training.radam import RAdam
+from rru.training.records import ABOUT_DATA, CELL, LIMIT, VOCABULARY, has_config
+from rru.training.result import Result
+from rru.training.run import Run
+
+Place = Path | str | None
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The `task`, `model` and `optimiser` built from a config, and the user's own data, if it has such."""
+
+    task: Task
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    own: OwnData | None = None
+
+
+def assemble(config: Config, data_dir: Place = None, device: str = "cpu") -> Assembled:
+    """Builds task, model and optimiser. The random initial weights are drawn with the seed `schedule.seed`.
+
+    **Arguments:**
+
+    - `config`: the settings, such as from `rru.settings.presets.load`.
+    - `data_dir`: the data folder, as for `rru.data.load`.
+    - `device`: the device to put the model on; raises ValueError if torch does not have it.
+    """
+    place = _device(device)
+    own = config.data.own if config.data else None
+    task = tasks.load(config.task.name, data_dir, own=own, **config.task.arguments)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.schedule.seed)
+        model = task.model(config.model.cell, config.model.arguments, config.model.budget).to(place)
+    return Assembled(task, model, optimiser_of(model, config.optimiser), own)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device must be one that torch has here, such as cpu; got {name!r} ({reason})") from error
+    if device.type == "meta":
+        raise ValueError(f"device must be one that computes, such as cpu; got {name!r}")
+    return device
+
+
+def optimiser_of(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
+    """Builds the optimiser of a model, with its gradient clipping."""
+    parameters, betas, decay = list(model.parameters()), (settings.beta1, settings.beta2), settings.weight_decay or 0.0
+    if settings.name == "radam":
+        clip = settings.clip if settings.clipping == "adaptive" else None
+        optimiser: torch.optim.Optimizer = RAdam(parameters, settings.lr, betas, settings.eps, clip=clip)
+    elif settings.name == "torch-radam":
+        optimiser = torch.optim.RAdam(
+            parameters, settings.lr, betas, settings.eps, decay, decoupled_weight_decay=True, foreach=True
+        )
+    else:
+        optimiser = torch.optim.AdamW(parameters, settings.lr, betas, settings.eps, decay, foreach=True)
+    if settings.clipping == "norm":
+        optimiser.register_step_pre_hook(lambda *_: _clip_norm(parameters, settings.clip))
+    return optimiser
+
+
+def _clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
+    nn.utils.clip_grad_norm_(parameters, largest)
+
+
+def train_config(
+    config: Config,
+    folder: Path,
+    *,
+    data_dir: Place = None,
+    device: str = "cpu",
+    watch: Watch | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    processes: Processes | None = None,
+) -> Result:
+    """Trains a config in a folder; resumes the run there if it has the same config id, else raises RunError.
+
+    A resumed run keeps the logging and checkpoint intervals it was created with.
+
+    **Arguments:**
+
+    - `config`: the settings, such as from `rru.settings.presets.load`.
+    - `folder`: the run folder, such as from `run_folder`.
+    - `data_dir`, `device`: as for `assemble`.
+    - `watch`, `stop`, `processes`: as for `rru.training.train`.
+    """
+    processes = processes or Processes(device=device)
+    run = _existing_run(folder, config)
+    if run is not None and (result := _ended(run, watch)) is not None:
+        return result
+    with denormals_flushed():
+        parts = assemble(config, data_dir, processes.device)
+        if processes.first:
+            run = run or Run.create_or_open(folder, config)
+            _write_companions(run, parts)
+        processes.wait()  # until the folder exists
+        if not processes.first:
+            run, watch = SeenRun(folder), watch or (lambda event: None)
+        assert run is not None
+        return train(parts.task, parts.model, parts.optimiser, run, watch, stop=stop, processes=processes)
+
+
+def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:
+    """Returns all scores of a run's best weights on a split; raises RunError if the run has no best weights yet.
+
+    **Arguments:**
+
+    - `folder`: the run folder.
+    - `split`: `train`, `valid` or `test`.
+    - `data_dir`, `device`: as for `assemble`.
+    """
+    run = Run(folder)
+    if not run.best_epochs:
+        raise RunError(f"{folder}: has no weights yet: no epoch has finished")
+    _check_cell(run)
+    with denormals_flushed():  # as in training
+        parts = assemble(run.config, data_dir, device)
+        parts.model.load_state_dict(run.best(run.best_epochs[-1], limited(parts.model.state_dict())))
+        return parts.task.evaluate(parts.model, split)
+
+
+def _ended(run: Run, watch: Watch | None) -> Result | None:
+    """Returns the result of a run that has ended; needs neither its data nor permission to write."""
+    result = run.result()
+    if result is None:
+        return None
+    with suppress(FileError, OSError), run.locked():
+        run.checkpoints.clear()  # in case it was killed before it could remove them
+    if watch is not None:
+        watch(Ended(result))
+    return result
+
+
+def _write_companions(run: Run, parts: Assembled) -> None:
+    """Writes the files needed to interpret the weights: vocabulary, facts about the user's data, user cell's source."""
+    vocabulary = getattr(parts.task, "vocabulary", None)
+    if vocabulary is not None and not (run.path / VOCABULARY).exists():
+        write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
+    if parts.own is not None and not (run.path / ABOUT_DATA).exists():
+        write_file(run.path / ABOUT_DATA, (json.dumps(dict(parts.own.about), indent=1) + "\n").encode())
+    source = user_cells.source(run.config.model.cell)
+    if source is not None and not (run.path / CELL).exists():
+        write_file(run.path / CELL, source)
+
+
+def _existing_run(folder: Path, config: Config) -> Run | None:
+    """Opens the run in a folder; None if there is none. Raises RunError if it has another config or cell source."""
+    if not has_config(folder):
+        return None
+    run = Run(folder)
+    if run.config.id != config.id:
+        differ = toml.differences(run.config.tables(), config.tables())
+        raise RunError(f"{folder}: holds a run with other settings ({differ}); choose another folder")
+    _check_cell(run)
+    return run
+
+
+def _check_cell(run: Run) -> None:
+    """Checks that the source of a user cell has not changed since the run began."""
+    source, copy = user_cells.source(run.config.model.cell), run.path / CELL
+    if source is not None and copy.exists() and read_file(copy, LIMIT) != source:
+        raise RunError(
+            f"{run.path}: the cell's file has changed since this run started (the original is {copy}); "
+            "choose another folder, or remove this one to start again"
+        )

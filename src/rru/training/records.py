@@ -1,0 +1,218 @@
+"""Reads the files of run folders and exports. They may come from anyone: sizes are limited, types are checked.
+
+No other module opens these files; `tests/training/test_records.py` checks that.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from rru.files import MANIFEST, Damaged, open_file, read_file
+from rru.settings import toml
+from rru.training.errors import RunError
+
+CONFIG = "config.toml"
+ENVIRONMENT = "env.json"
+METRICS = "metrics.jsonl"
+RESULT = "result.json"
+VOCABULARY = "vocabulary.json"
+ABOUT_DATA = "data.json"
+DETAILS = "details.json"
+CELL = "cell.py"
+EXPORT_CONFIG = "config.json"
+ERROR = "error.txt"
+"""Written by plans: the error of the last attempt."""
+
+LIMIT = 1 << 20  # largest config, env.json or result.json, in bytes
+METRICS_LIMIT = 64 << 20  # largest metrics.jsonl that is shown, in bytes
+RESUMED_LIMIT = 1 << 30  # largest metrics.jsonl of a run that is resumed, in bytes
+LINE_LIMIT = 64 << 10  # longest line of metrics.jsonl, in bytes
+MOST_EPOCHS = 20_000  # epochs that are kept of metrics.jsonl, the last ones
+MOST_LINES = 100_000  # lines of metrics.jsonl that are shown, the first ones
+MOST_DAMAGES, GIVE_UP = 3, 1000  # damaged lines that are named, and after which the rest is not read
+LARGEST = 1e15  # counts: more cannot be real
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The scores after an epoch, from metrics.jsonl.
+
+    **Arguments:**
+
+    - `epoch`: counted from 1; 0 is before training.
+    - `validation`: the finite scores by metric.
+    - `test`: the same on the test split, with `schedule.test_every_epoch`; else empty.
+    """
+
+    epoch: int
+    validation: Mapping[str, float]
+    test: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of metrics.jsonl.
+
+    **Arguments:**
+
+    - `text`: the line, with its end.
+    - `content`: its values by name.
+    - `epoch`, `step`: the epoch and step it was written in.
+    """
+
+    text: bytes
+    content: Mapping[str, Any]
+    epoch: int
+    step: int
+
+    @property
+    def closes_epoch(self) -> bool:
+        """Whether it has the validation after an epoch."""
+        return self.content.get("kind") == "epoch"
+
+
+def is_export(folder: Path) -> bool:
+    """Returns whether `rru export` made the folder. Version 0.1 wrote a manifest, later ones write config.json."""
+    return (folder / EXPORT_CONFIG).exists() or (folder / MANIFEST).exists()
+
+
+def has_config(folder: Path) -> bool:
+    """Returns whether there is a run in a folder."""
+    return (folder / CONFIG).exists()
+
+
+def has_result(folder: Path) -> bool:
+    """Returns whether a run has ended."""
+    return (folder / RESULT).exists()
+
+
+def last_change(folder: Path) -> float | None:
+    """Returns when a run was last changed, in seconds since 1970; None if it is gone."""
+    times = []
+    for name in (RESULT, METRICS, CONFIG):
+        try:
+            times.append((folder / name).lstat().st_mtime)
+        except OSError:
+            continue
+    return max(times, default=None)
+
+
+def read_tables(folder: Path) -> toml.Tables:
+    """Returns the tables of config.toml, unchecked."""
+    path = folder / CONFIG
+    try:
+        return tomllib.loads(read_file(path, LIMIT).decode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from error
+
+
+def read_object(path: Path, advice: str = "") -> dict[str, Any] | None:
+    """Returns the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
+    try:
+        content = json.loads(read_file(path, LIMIT))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: cannot be read ({error}){advice}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: must hold an object{advice}")
+    return content
+
+
+def about_data(folder: Path) -> dict[str, Any]:
+    """Returns what a run or export keeps about the user's own data; empty if it is on a data set of the catalogue."""
+    return read_object(folder / ABOUT_DATA) or {}
+
+
+def last_error(folder: Path) -> str:
+    """Returns the first line of the last attempt's error; empty if it did not fail."""
+    try:
+        return read_file(folder / ERROR, LIMIT).decode("utf-8", "replace").partition("\n")[0] or "unknown"
+    except (OSError, Damaged):
+        return ""
+
+
+def read_lines(path: Path, damages: list[str], limit: int = METRICS_LIMIT) -> Iterator[Line]:
+    """Yields the lines of metrics.jsonl. Skips damaged lines; an incomplete last line is no damage.
+
+    **Arguments:**
+
+    - `path`: the file; need not exist.
+    - `damages`: a message for each of the first damaged lines is appended to it, and one for the number of others.
+    - `limit`: the largest file to read, in bytes.
+    """
+    try:
+        with open_file(path, limit) as file:
+            for number, line in enumerate(_parsed(file, path, damages)):
+                if number == MOST_LINES and limit <= METRICS_LIMIT:
+                    damages.append(f"{path}: has more than {MOST_LINES} lines; the others are not shown")
+                    return
+                yield line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _parsed(file: IO[bytes], path: Path, damages: list[str]) -> Iterator[Line]:
+    number, more = 0, 0
+    while text := file.readline(LINE_LIMIT):
+        number += 1
+        if len(text) == LINE_LIMIT and not text.endswith(b"\n"):
+            damages.append(f"{path}: line {number} has more than {LINE_LIMIT} bytes; it and what follows are left out")
+            break
+        if not text.endswith(b"\n"):  # a killed process left it incomplete
+            break
+        line = _line(text)
+        if line is not None:
+            yield line
+        elif len(damages) < MOST_DAMAGES:
+            damages.append(f"{path}: line {number} is damaged and left out")
+        else:
+            more += 1
+        if more == GIVE_UP:
+            damages.append(f"{path}: more than {GIVE_UP} lines are damaged; what follows line {number} is left out")
+            return
+    if more:
+        damages.append(f"{path}: {more} more lines are damaged and left out")
+
+
+def _line(text: bytes) -> Line | None:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    epoch, step = count(content.get("epoch")), count(content.get("step", 0))
+    if epoch is None or step is None or not isinstance(content.get("kind"), str):
+        return None
+    return Line(text, content, epoch, step)
+
+
+def epoch_of(line: Line) -> Epoch | None:
+    """Returns the scores in a line; None if it does not close an epoch."""
+    if not line.closes_epoch:
+        return None
+    return Epoch(line.epoch, _scores(line.content.get("validation")), _scores(line.content.get("test")))
+
+
+def _scores(values: Any) -> dict[str, float]:
+    found = values.items() if isinstance(values, dict) else ()
+    return {name: float(value) for name, value in found if is_number(value)}
+
+
+def is_number(value: Any) -> bool:
+    """Returns whether a value is a finite number that fits a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
+
+
+def count(value: Any) -> int | None:
+    """Returns the value if it is a plausible count, else None."""
+    return value if type(value) is int and 0 <= value < LARGEST else None

@@ -1,0 +1,86 @@
+"""Fuzzes every reader and the native scans for some minutes: `python -m tests.attacks.fuzz --minutes 5`.
+
+Each case is made from a number, its seed, and runs in a child process, so that a crash is counted and named.
+"""
+
+import argparse
+import multiprocessing
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+ROUND = 60.0  # seconds of a child process
+PATIENCE = 600.0  # seconds that a child process may take longer: a machine may be busy
+FUZZERS = ("data", "own data", "run folder", "forged run", "weights", "study", "midi", "layer", "library")
+
+
+def fuzz(name: str, seconds: float, seed: int) -> Counter[str]:
+    """Runs cases of one kind in this process. Returns how many cases of each reader were accepted or refused."""
+    from tests.attacks import fuzzers  # imports torch
+
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        run = fuzzers.make(name, Path(folder))
+        end = time.monotonic() + seconds
+        while not counts or time.monotonic() < end:
+            seed += 1
+            try:
+                counts[run(random.Random(seed))] += 1
+            except BaseException:
+                print(f"FAILED: {name}, seed {seed}", file=sys.stderr, flush=True)
+                raise
+    return counts
+
+
+def _child(name: str, seconds: float, seed: int, pipe) -> None:
+    pipe.send(fuzz(name, seconds, seed))
+
+
+def main() -> int:
+    """Fuzzes in turn until the time is over, then prints counts. Returns 1 if anything failed or crashed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
+    parser.add_argument("--only", choices=FUZZERS, action="append")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**9) if given.seed is None else given.seed
+    counts: Counter[str] = Counter()
+    failures = []
+    from tests.attacks import fuzzers  # noqa: F401 (forked processes need not import torch again)
+
+    context, end, number = multiprocessing.get_context("fork"), time.monotonic() + 60 * given.minutes, 0
+    names = given.only or FUZZERS
+    while time.monotonic() < end:
+        name = names[number % len(names)]
+        number += 1
+        ours, theirs = context.Pipe()
+        seconds = min(ROUND, max(end - time.monotonic(), 1.0))
+        child = context.Process(target=_child, args=(name, seconds, seed + number * 10**6, theirs))
+        child.start()
+        theirs.close()
+        try:
+            if not ours.poll(seconds + PATIENCE):
+                child.kill()
+            counts.update(found := ours.recv())
+            print(f"round {number}: {name}, {sum(found.values()):,} cases", flush=True)
+        except EOFError:
+            child.join()
+            failures.append(f"{name}, seeds from {seed + number * 10**6}: exit code {child.exitcode}")
+            print(f"FAILED: {failures[-1]}", flush=True)
+        child.join()
+    for reader, count in sorted(counts.items()):
+        print(f"{reader:<40}{count:>10,}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime
+    print(f"{'all':<40}{sum(counts.values()):>10,} in {seconds:.0f} s of processor time; {len(failures)} failures")
+    for failure in failures:
+        print(f"FAILED: {failure}")
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

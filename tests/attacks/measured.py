@@ -1,0 +1,51 @@
+"""Measures what refusing a hostile file takes, in a forked process."""
+
+import os
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MEMORY = 300 << 20  # bytes above those of the process before
+SECONDS = 2.0  # of processor time
+
+
+def refused(action: Callable[[], Any], *errors: type[Exception]) -> str:
+    """Runs an action that must raise one of the errors with little memory and time. Returns the error's message."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, pickle.dumps(_measure(action, errors)))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        content = pipe.read()
+    os.waitpid(child, 0)
+    assert content, "the process was killed"
+    message, memory, seconds = pickle.loads(content)
+    assert isinstance(message, str), f"it was not refused: {message}"
+    assert memory < MEMORY, f"refusing took {memory >> 20} MiB: {message}"
+    assert seconds < SECONDS, f"refusing took {seconds:.1f} s: {message}"
+    return message
+
+
+def _measure(action: Callable[[], Any], errors: tuple[type[Exception], ...]) -> tuple[Any, int, float]:
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before, start = _peak(), time.process_time()
+    message: Any = ("returned",)
+    try:
+        action()
+    except errors as error:
+        message = str(error)
+    except BaseException as error:  # reported by the parent
+        message = (repr(error)[:500],)
+    return message, _peak() - before, time.process_time() - start
+
+
+def _peak() -> int:
+    status = Path("/proc/self/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10

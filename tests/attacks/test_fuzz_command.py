@@ -1,0 +1,35 @@
+"""A few seconds of `make fuzz` for each reader and for the native scans."""
+
+import pytest
+import torch
+
+from rru.scan import library
+from rru.scan.library import Function, memory_of
+from tests.attacks.fuzz import FUZZERS, fuzz
+
+
+@pytest.mark.parametrize("name", FUZZERS)
+def test_random_cases_are_read_or_refused(name):
+    if name in ("layer", "library") and not library.BUILT:
+        pytest.skip("the native library is not built")
+    threads = torch.get_num_threads()
+    try:
+        assert sum(fuzz(name, 1.0, seed=0).values()) > 0
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.skipif(not library.BUILT, reason="the native library is not built")
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"steps": 2**20, "batch": 2**12}, r"steps times sequences must be below 2\*\*31"),
+        ({"hidden_size": 2**29}, "hidden_size must be from 1 to 268435456"),
+        ({"input_size": 2**31 - 1}, "input_size must be from 1 to 268435456"),
+    ],
+)
+def test_sizes_that_an_int_does_not_hold_are_refused(numbers, message):
+    names = ("steps", "batch", "input_size", "hidden_size", "reverse", "save", "has_lengths", "seed", "dropout")
+    given = dict.fromkeys(names, 1) | {"reverse": 0, "save": 0, "has_lengths": 0, "output_size": 1} | numbers
+    with pytest.raises(RuntimeError, match=message):
+        Function("lstm_forward", torch.float32, given)(memory_of([torch.zeros(1)]))

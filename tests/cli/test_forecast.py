@@ -1,0 +1,71 @@
+"""Series by command, from the file to forecasts and the report."""
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from rru.cli.commands import app
+
+DAYS = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Runs a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    torch.set_num_threads(1)
+
+    def run(*arguments, code=0):
+        ran = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert ran.exit_code == code, (ran.output, ran.exception)
+        return " ".join(ran.output.split())
+
+    return run
+
+
+def write(path, end=120):
+    path.write_text("day,load\n" + "".join(f"{DAYS[n]},{5 + n % 7 + n / 100}\n" for n in range(end)))
+
+
+def test_series_from_file_to_forecast_and_report(command, tmp_path):
+    write(tmp_path / "energy.csv")
+    series = ("energy.csv", "--target", "load", "--horizon", 4)
+    said = command("train", *series, "--dry-run")
+    assert "series to forecast; 'load'; 120 steps, every day, season 7 by the frequency; forecasts 4" in said
+    assert "preset auto: context=16" in said
+    assert not (tmp_path / "runs").exists()
+    said = command("train", *series, "--preset", "smoke")
+    assert "seasonal naive" in said
+    (run,) = {path.parent for path in (tmp_path / "runs").rglob("config.toml")}
+    (tmp_path / "energy.csv").unlink()
+    write(tmp_path / "new.csv", 60)
+    said = command("forecast", run, "--data", "new.csv", "-o", "out/next.csv")
+    assert "4 steps of 'load' with 80 % and 95 % intervals: out/next.csv, out/next.png" in said
+    assert "on the test part: MASE" in said
+    lines = (tmp_path / "out" / "next.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["time", *map(str, DAYS[60:64])]
+    assert "overwrite it with --force" in command("forecast", run, "--data", "new.csv", "-o", "out/next.csv", code=1)
+    command("report", "-o", "page.html")
+    assert "Forecast of load" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--target", "laod", "--horizon", 4), "has no column 'laod'; did you mean 'load'?"),
+        (("--target", "load"), "--horizon must be given with --target"),
+        (("--target", "load", "--horizon", 100), "horizon must be at most 38"),
+        (("--horizon", 4), "--horizon is not for a table without --target"),
+        (("--target", "load", "--horizon", 4, "--frequency", "often"), "frequency must be such as h"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_and_nothing_is_left_behind(command, tmp_path, arguments, said):
+    write(tmp_path / "energy.csv")
+    assert said in command("train", "energy.csv", *arguments, code=1)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_forecast_needs_a_run_of_series(command):
+    assert "nowhere" in command("forecast", "nowhere", code=1)

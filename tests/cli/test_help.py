@@ -1,0 +1,26 @@
+"""The help of every command."""
+
+import pytest
+import typer
+from rich.text import Text
+from typer.testing import CliRunner
+
+from rru.cli.commands import app
+
+
+def commands(group=None, path=()):
+    """Yields every command with the words that call it."""
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize(("words", "command"), [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()])
+def test_help_loses_no_brackets_and_breaks_no_sentence(words, command):
+    texts = [command.help, *(getattr(param, "help", None) for param in command.params)]
+    for text in filter(None, texts):
+        assert Text.from_markup(text).plain == text.replace("\\[", "["), "rich takes brackets as markup"
+        assert all("\n" not in paragraph.strip() for paragraph in text.split("\n\n"))
+    assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0

@@ -1,0 +1,272 @@
+"""Users' own files: what they are taken for, how they are divided, and what is refused."""
+
+import os
+import random
+import zipfile
+
+import mido
+import numpy as np
+import pytest
+
+from rru import data
+from rru.data import DataError, from_path
+from rru.data.midi import read_midi
+from rru.settings import Config, presets
+from tests import own_files
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_a_text_is_divided_by_position_and_reads_back(tmp_path):
+    path = own_files.text(tmp_path / "My Novel.txt")
+    own = from_path(path)
+    loaded = own.load()
+    assert own.name == "my-novel"
+    assert "My Novel.txt: text by characters" in own.summary
+    joined = "".join(loaded.vocabulary.decode(getattr(loaded, split)) for split in data.SPLITS)
+    assert joined == path.read_text()
+    sizes = [len(getattr(loaded, split)) for split in data.SPLITS]
+    assert np.allclose(np.array(sizes) / sum(sizes), [0.8, 0.1, 0.1], atol=0.01)
+
+
+def test_characters_are_code_points_and_new_ones_of_the_test_part_are_unknown(tmp_path):
+    path = tmp_path / "greek.txt"
+    path.write_text("αβγ_ δ\n" * 200 + "日本\n", encoding="utf-8")
+    loaded = from_path(path).load()
+    assert set(loaded.vocabulary.tokens) == {"<pad>", "<unk>", *"αβγ_ δ\n"}
+    assert (loaded.test == loaded.vocabulary.unknown).sum() == 2
+
+
+def test_words_are_divided_from_punctuation_and_rare_ones_are_unknown(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("Well, she said: don't go! " * 100 + "hapax " + "Well, she said: don't go! " * 100)
+    own = from_path(path, by="words")
+    vocabulary = own.load().vocabulary
+    assert {"don't", ",", "!", "said"} <= set(vocabulary.tokens)
+    assert "hapax" not in vocabulary.tokens
+    assert vocabulary.decode(vocabulary.encode("Well, don't go!")) == "Well, don't go!"
+
+
+def test_a_text_that_is_divided_already_is_read_by_spaces_as_the_penn_treebank_is(tmp_path):
+    path = tmp_path / "ptb.txt"
+    path.write_text(" mr. <unk> said , n't once .\n" * 100 + " only\n")
+    own = from_path(path, by="words", valid=path, test=path)
+    assert own.options["tokenizer"] == "spaces"
+    assert set(own.load().vocabulary.tokens) == {"<pad>", "<unk>", "mr.", "said", ",", "n't", "once", ".", "only"}
+
+
+def test_bytes_read_anything(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(range(256)) * 10)
+    loaded = from_path(path, by="bytes").load()
+    assert len(loaded.train) + len(loaded.valid) + len(loaded.test) == 2560
+
+
+def test_a_split_is_a_function_of_content_not_of_names(tmp_path):
+    folder = own_files.pieces(tmp_path / "one")
+    other = tmp_path / "two"
+    (other / "deep").mkdir(parents=True)
+    files = list(folder.iterdir())
+    random.Random(1).shuffle(files)
+    for number, file in enumerate(files):
+        (other / "deep" / f"{number}.midi").write_bytes(file.read_bytes())
+    splits = [from_path(each, grid=1).load() for each in (folder, other)]
+    for split in data.SPLITS:
+        one, two = ({piece.tobytes() for piece in getattr(each, split)} for each in splits)
+        assert one == two
+
+
+def test_midi_in_zips_and_broken_files(tmp_path):
+    folder = own_files.pieces(tmp_path / "midi", 6)
+    (folder / "broken.mid").write_bytes(b"MThd nonsense")
+    with zipfile.ZipFile(folder / "more.zip", "w") as archive:
+        for file in own_files.pieces(tmp_path / "more", 6, seed=1).iterdir():
+            archive.write(file, f"inner/{file.name}")
+    own = from_path(folder, grid=1)
+    assert sum(own.statistics["pieces"]) == 12
+    assert any("broken.mid: is not a valid MIDI file" in note for note in own.notes)
+
+
+def test_a_piece_and_its_transposition_come_into_one_split_and_are_reported(tmp_path):
+    folder = own_files.pieces(tmp_path / "midi")
+    for file in list(folder.iterdir())[:5]:
+        song = mido.MidiFile(file)
+        for message in song.tracks[0]:
+            if message.type.startswith("note"):
+                message.note += 3
+        song.save(folder / f"up-{file.name}")
+    own = from_path(folder, grid=1)
+    assert any("5 pieces are the same as another, or transposed" in note for note in own.notes)
+    given = from_path(folder, grid=1, test=folder)
+    assert any("pieces of test are also in an earlier split" in note for note in given.notes)
+
+
+def test_repeated_notes_differ_from_ties_and_rests_stay(tmp_path):
+    track = mido.MidiTrack()
+    for time in (0, 480):  # two half notes in a row, a rest of a quarter, then drums and a note too low
+        track += [mido.Message("note_on", note=60, time=time and 0), mido.Message("note_off", note=60, time=960)]
+    track += [mido.Message("note_on", note=62, time=480), mido.Message("note_off", note=62, time=480)]
+    track += [mido.Message("note_on", note=40, channel=9, time=0), mido.Message("note_on", note=5, time=0)]
+    song = mido.MidiFile(ticks_per_beat=480, tracks=[track])
+    folder = own_files.pieces(tmp_path / "midi", 4)
+    song.save(folder / "own.mid")
+    own = from_path(folder, grid=2, valid=folder, test=folder)
+    (piece,) = [piece for piece in own.load().train if piece[:, 62 - 21].any() and piece[:, 60 - 21].sum() == 7]
+    assert piece[:, 60 - 21].tolist()[:8] == [1, 1, 1, 0, 1, 1, 1, 1]
+    assert not piece[8:10].any()
+    assert piece[10:, 62 - 21].all()
+    assert {"left out: 3 drum notes", "left out: 3 notes outside the 88 keys"} <= set(own.notes)
+
+
+def test_labelled_texts_from_a_table_and_from_folders_are_stratified(tmp_path):
+    table = from_path(own_files.reviews(tmp_path / "reviews.csv"), text="body", label="stars")
+    assert table.about["classes"] == ["1", "5"]
+    assert table.about["balance"] == {"train": [24, 24], "valid": [3, 3], "test": [3, 3]}
+    for number in range(40):
+        file = tmp_path / "folder" / ("bad", "good")[number % 2] / f"{number}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"number {number} is {('poor', 'fine')[number % 2]}")
+    folder = from_path(tmp_path / "folder")
+    assert folder.kind == "texts"
+    assert folder.about["classes"] == ["bad", "good"]
+    assert folder.statistics["texts"] == [32, 4, 4]
+
+
+def test_copies_of_a_text_come_into_one_split(tmp_path):
+    path = own_files.reviews(tmp_path / "reviews.csv")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *lines[1:], *lines[1:]]))
+    own = from_path(path, text="body", label="stars")
+    assert "60 texts are copies of others; copies are in one split together" in own.notes
+    assert not any("earlier split" in note for note in own.notes)
+
+
+def test_sequences_are_grouped_sorted_and_scaled_by_the_training_part(tmp_path):
+    path = own_files.gestures(tmp_path / "gestures.csv")
+    lines = path.read_text().splitlines()
+    random.Random(0).shuffle(rows := lines[1:])
+    (tmp_path / "shuffled.csv").write_text("\n".join([lines[0], *rows]))
+    options = {"label": "kind", "sequence": "id", "time": "t"}
+    own = from_path(path, **options)
+    loaded, other = own.load(), from_path(tmp_path / "shuffled.csv", **options).load()
+    assert own.about["columns"] == ["x", "y"]
+    assert loaded.classes == ("down", "up")
+    assert np.allclose(loaded.train.values.mean(axis=0), 0, atol=1e-6)
+    assert np.allclose(loaded.train.values.std(axis=0), 1, atol=1e-5)
+    assert np.allclose(np.sort(other.train.values, axis=0), np.sort(loaded.train.values, axis=0))
+
+
+def test_rows_are_sequences_without_an_id_and_may_be_of_different_length(tmp_path):
+    rows = [[("a", "b")[number % 2], number, number % 7, "" if number % 3 else 5] for number in range(40)]
+    path = tmp_path / "wide.csv"
+    path.write_text("class,t1,t2,t3\n" + "\n".join(",".join(map(str, row)) for row in rows))
+    own = from_path(path, label="class")
+    assert own.statistics["longest"] == 3
+    assert "2 to 3 steps" in own.summary
+
+
+def bad_inputs(folder):
+    """Returns file, options and what the error says."""
+    files = {
+        "empty.txt": b"",
+        "short.txt": b"too short",
+        "binary.txt": bytes(500),
+        "latin.txt": ("caf\xe9 " * 100).encode("latin-1"),
+        "utf16.txt": ("word " * 100).encode("utf-16"),
+        "cut.txt": ("a" * 400 + "\xe9").encode()[:-1],
+        "one.mid": b"MThd" + bytes(20),
+        "notes.zip": b"PK\3\4" + bytes(50),
+        "table.csv": b"a,b\n1,2\n3,4\n",
+        "class.csv": b"text,label\n" + b"some words,x\n" * 20,
+        "many.csv": b"text,label\n" + b"".join(b"some words,%d\n" % number for number in range(20)),
+        "flat.csv": b"id,x,label\n" + b"".join(b"%d,1,%s\n" % (n, b"ab"[n % 2 : n % 2 + 1]) for n in range(20)),
+        "nan.csv": b"id,x,label\n" + b"".join(b"%d,,%s\n" % (n, b"ab"[n % 2 : n % 2 + 1]) for n in range(20)),
+        "two.csv": b"text,label\nsome words,x\nother words,y\n",
+        "both.csv": b"id,x,label\n" + b"".join(b"1,%d,%d\n" % (n, n) for n in range(20)),
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    (folder / "links").mkdir()
+    (folder / "links" / "a.txt").symlink_to(folder / "short.txt")
+    (folder / "nothing").mkdir()
+    os.mkfifo(folder / "pipe.txt")
+    return [
+        ("empty.txt", {}, "is empty"),
+        ("short.txt", {}, "at least 200 bytes of text, got 9"),
+        ("binary.txt", {}, "offset 0: is binary, not text"),
+        ("latin.txt", {}, "offset 3: is not UTF-8 text"),
+        ("utf16.txt", {}, "is UTF-16 text"),
+        ("cut.txt", {}, "ends within a character"),
+        ("one.mid", {}, "is one MIDI file; give a folder"),
+        ("notes.zip", {}, "not a zip archive, or truncated|has no MIDI file"),
+        ("table.csv", {}, "is a table with the columns a, b; say what to do with it"),
+        ("table.csv", {"text": "body", "label": "b"}, "has no column 'body'"),
+        ("class.csv", {"text": "text", "label": "label"}, "at least two classes in column 'label', got only 'x'"),
+        ("many.csv", {"text": "text", "label": "label"}, "20 different values in 20 items; to predict numbers"),
+        ("flat.csv", {"label": "label", "sequence": "id"}, "x always have the same value"),
+        ("nan.csv", {"label": "label", "sequence": "id"}, "must have columns with numbers beside label, id"),
+        ("two.csv", {"text": "text", "label": "label"}, "at least 10 labelled items, got 2"),
+        ("both.csv", {"label": "label", "sequence": "id"}, "sequence '1' must have one label"),
+        ("links", {}, "only 1 links, which are not followed"),
+        ("nothing", {}, "must have files with"),
+        ("pipe.txt", {}, "is a pipe or a device"),
+        ("missing.txt", {}, "cannot be read"),
+    ]
+
+
+def test_bad_input_is_refused_in_one_line_and_leaves_nothing_behind(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name, options, message in bad_inputs(tmp_path / "data"):
+        with pytest.raises(DataError, match=message) as refused:
+            presets.load(from_path(tmp_path / "data" / name, **options))
+        assert "\n" not in str(refused.value)
+        assert name in str(refused.value)
+    assert not list((tmp_path / "cache").rglob("*")) or not list((tmp_path / "cache" / "prepared").iterdir())
+
+
+def test_an_option_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="--grid is not for a text such as"):
+        from_path(own_files.text(tmp_path / "a.txt"), grid=4)
+    with pytest.raises(ValueError, match="--vocabulary is not for sequences"):
+        from_path(own_files.gestures(tmp_path / "g.csv"), label="kind", sequence="id", vocabulary=50)
+
+
+def test_a_long_line_takes_little_memory_and_is_named_by_words(tmp_path):
+    (tmp_path / "line.txt").write_bytes(b"x" * (3 << 20))
+    assert from_path(tmp_path / "line.txt").statistics["vocabulary"] == 3
+    with pytest.raises(DataError, match="has a word of more than 65536 characters; is it text"):
+        from_path(tmp_path / "line.txt", by="words").statistics  # noqa: B018
+
+
+def test_the_config_holds_path_size_and_hash_and_only_the_path_does_not_count(tmp_path):
+    own = from_path(own_files.text(tmp_path / "novel.txt"))
+    config = presets.load(own)
+    assert Config.of(config.tables()) == config
+    assert config.data.size == (tmp_path / "novel.txt").stat().st_size
+    (tmp_path / "elsewhere").mkdir()
+    moved = from_path((tmp_path / "novel.txt").rename(tmp_path / "elsewhere" / "novel.txt"))
+    assert presets.load(moved).id == config.id
+    with (tmp_path / "elsewhere" / "novel.txt").open("a") as file:
+        file.write("more")
+    assert presets.load(from_path(tmp_path / "elsewhere" / "novel.txt")).id != config.id
+    changed = config.changed({"data.path": str(tmp_path / "elsewhere" / "novel.txt")})
+    with pytest.raises(DataError, match="has changed since the run began: it had"):
+        changed.data.own.load()
+
+
+@pytest.mark.parametrize("name", ["../out", "a/b", "", "bach", "A", "x" * 60])
+def test_names_of_own_tasks_are_safe(tmp_path, name):
+    tables = presets.load(from_path(own_files.text(tmp_path / "novel.txt"))).tables()
+    with pytest.raises(ValueError, match=r"task\.name"):
+        Config.of({**tables, "task": {**tables["task"], "name": name}})
+
+
+def test_a_written_chorale_reads_back_as_it_was(tmp_path):
+    from rru.inference import Piece, write_midi
+
+    for number, roll in enumerate(data.load("bach").test[:10]):
+        write_midi(Piece(roll, 0, 1), tmp_path / f"{number}.mid")
+        assert (read_midi(tmp_path / f"{number}.mid", 1, gaps=True) == roll).all()

@@ -1,0 +1,200 @@
+"""Series from tables: what is understood of them, how they are split and scaled, and what is refused."""
+
+import numpy as np
+import pytest
+
+from rru.data import DataError, from_csv
+from rru.data.own.scaling import Scaling, found_season, grows_with_level, simple_forecasts
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def table(tmp_path, lines, name="energy.csv"):
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def hourly(count=200, *, skip=(), value=lambda hour: 10 + hour % 24 + 0.01 * hour):
+    start = np.datetime64("2026-01-01T00:00")
+    return ["time,load"] + [f"{start + hour},{value(hour)}" for hour in _hours(count) if hour.astype(int) not in skip]
+
+
+def _hours(count):
+    return np.arange(count).astype("timedelta64[h]")
+
+
+def load(tmp_path, lines, **options):
+    return from_csv(table(tmp_path, lines), **{"target": "load", "horizon": 5, **options})
+
+
+def days(values, *more):
+    first = np.datetime64("2026-01-01")
+    return [",".join(map(str, (first + number, value, *more))) for number, value in enumerate(values)]
+
+
+WAVE = [round(5 + np.sin(number), 3) for number in range(60)]
+
+
+def test_what_was_understood_is_said_in_one_line(tmp_path):
+    lines = ["time,load"] + [f"2026-01-{1 + hour // 24:02d} {hour % 24:02d}:00,{hour % 24}" for hour in range(240)]
+    own = load(tmp_path, lines)
+    assert own.summary == (
+        "energy.csv: series to forecast; 'load'; 240 steps, every hour, season 24 by the frequency; forecasts 5; "
+        "train / valid / test 192 / 24 / 24 steps"
+    )
+    assert own.notes == []
+
+
+def test_the_future_is_never_trained_on(tmp_path):
+    own = load(tmp_path, ["day,load", *days(WAVE)])
+    series = own.load()
+    assert series.splits.tolist() == [[48, 54]]
+    changed = load(tmp_path, ["day,load", *days([*WAVE[:48], *(1000 * value for value in WAVE[48:])])])
+    assert changed.about["series"] == own.about["series"]
+
+
+def test_gaps_repeat_the_value_before_and_are_said(tmp_path):
+    rows = days(WAVE)
+    own = load(tmp_path, ["day,load", *rows[:20], *rows[23:]])
+    series = own.load()
+    assert len(series.values) == 60
+    assert (series.values[20:23] == WAVE[19]).all()
+    assert series.observed.sum() == 57
+    assert "3 of them missing" in own.summary
+    assert "3 steps are not in the file" in own.notes[0]
+
+
+def test_missing_values_are_not_observed_and_the_ends_are_cut(tmp_path):
+    values = ["NA", "", *WAVE[2:30], "nan", *WAVE[31:], "", ""]
+    series = load(tmp_path, ["day,load", *days(values)]).load()
+    assert len(series.values) == 58
+    assert np.flatnonzero(~series.observed).tolist() == [28]
+    assert series.values[28] == WAVE[29]
+
+
+def test_several_series_in_one_file_are_scaled_each_by_itself(tmp_path):
+    rows = [f"{day},{place}" for place, factor in (("b", 1), ("a", 1e6)) for day in days([factor * v for v in WAVE])]
+    own = load(tmp_path, ["day,load,place", *rows], id="place")
+    assert list(own.about["series"]) == ["a", "b"]
+    scales = [own.about["series"][name]["naive"] for name in "ab"]
+    assert scales[0] == pytest.approx(1e6 * scales[1])
+    assert "2 series of 'load' by 'place'" in own.summary
+
+
+def test_inputs_are_numbers_categories_and_the_calendar(tmp_path):
+    rows = [f"{day},{number},{'wet' if number % 3 else 'dry'}" for number, day in enumerate(days(WAVE))]
+    own = load(tmp_path, ["day,load,price,sky", *rows], columns="sky", known="price", calendar=True)
+    series = own.load()
+    assert series.inputs.shape == (60, 2 + 1 + 9)
+    assert series.inputs[:48].mean(axis=0) == pytest.approx(np.zeros(12), abs=1e-5)
+    assert "with sky, price (known in advance), calendar" in own.summary
+    unused = load(tmp_path, ["day,load,price,sky", *rows])
+    assert "columns not used: price, sky" in unused.notes[0]
+    assert load(tmp_path, ["day,load,price,sky", *rows], columns="all").load().inputs.shape == (60, 3)
+
+
+def test_uneven_times_are_averaged_on_a_given_frequency(tmp_path):
+    rows = [f"2026-01-{1 + number // 4:02d} {(number % 4) * 5 + number % 3:02d}:30,{number}" for number in range(120)]
+    with pytest.raises(DataError, match="column 'day' has uneven times"):
+        load(tmp_path, ["day,load", *rows]).load()
+    series = load(tmp_path, ["day,load", *rows], frequency="D").load()
+    assert series.values[:3].tolist() == [1.5, 5.5, 9.5]
+
+
+def test_years_and_dates_as_numbers_are_times(tmp_path):
+    assert "every year" in load(tmp_path, ["year,load", *(f"{1900 + n},{v}" for n, v in enumerate(WAVE))]).summary
+    rows = [row.replace("-", "") for row in days(WAVE)]
+    assert "every day" in load(tmp_path, ["date,load", *rows]).summary
+    assert "steps without times" in load(tmp_path, ["load", *map(str, WAVE)]).summary
+
+
+def test_a_season_is_found_where_the_frequency_does_not_tell(tmp_path):
+    values = [np.sin(2 * np.pi * number / 11) for number in range(200)]
+    assert found_season(np.array(values), 100) == 11
+    assert "season 11 found by autocorrelation" in load(tmp_path, ["load", *map(str, values)]).summary
+    assert "season 7 as given" in load(tmp_path, ["load", *map(str, values)], season=7).summary
+
+
+def test_files_to_validate_and_test_on_continue_the_series(tmp_path):
+    rows = days(WAVE)
+    files = {
+        name: table(tmp_path, ["day,load", *some], f"{name}.csv")
+        for name, some in (("train", rows[:40]), ("valid", rows[40:50]), ("test", rows[50:]))
+    }
+    own = from_csv(files["train"], target="load", horizon=5, valid=files["valid"], test=files["test"])
+    assert own.load().splits.tolist() == [[40, 50]]
+    assert (own.load().values == WAVE).all()
+    with pytest.raises(DataError, match="must begin after"):
+        from_csv(files["valid"], target="load", horizon=2, test=files["train"]).load()
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        (["day,load", *days(WAVE)], {"target": "laod"}, "did you mean 'load'"),
+        (["day,load", *days(WAVE)], {"time": "dai"}, "did you mean 'day'"),
+        (["day,load", *days(["NA"] * 60)], {}, "column 'load' has no values, only missing ones"),
+        (["day,load", *days([7] * 60)], {}, "column 'load' does not change in its training part"),
+        (["day,load", *days(WAVE[:2])], {}, "has 2 steps, too few"),
+        (["day,load", *days(WAVE)], {"horizon": 60}, "horizon must be at most 18"),
+        (["day,load", *reversed(days(WAVE))], {}, "line 3: column 'day' goes back in time, at 2026-02-28; sort"),
+        (["day,load", *days(WAVE), *days(WAVE)[-1:]], {}, "line 62: column 'day' has 2026-03-01 twice; keep one"),
+        (["day,load", *days(["x"] * 60)], {}, "line 2: column 'load' must have numbers, got 'x'"),
+        (["day,load,note", *days(WAVE, "a b")], {"calendar": True, "time": "note"}, "column 'note' must have times"),
+        (["load", *map(str, WAVE)], {"calendar": True}, "has no column of times"),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused_in_one_line(tmp_path, lines, options, said):
+    with pytest.raises(DataError) as caught:
+        load(tmp_path, lines, **options).load()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_several_series_without_an_id_are_guessed(tmp_path):
+    rows = sorted(f"{day},{place}" for place in "ab" for day in days(WAVE))
+    with pytest.raises(DataError, match=r"twice; are these several series\? Give --id place"):
+        load(tmp_path, ["day,load,place", *rows]).load()
+
+
+def test_a_series_that_does_not_change_is_left_out_of_several(tmp_path):
+    rows = [f"{day},{place}" for place, values in (("a", WAVE), ("b", [3] * 60)) for day in days(values)]
+    own = load(tmp_path, ["day,load,place", *rows], id="place")
+    assert list(own.about["series"]) == ["a"]
+    assert "1 series do not change" in own.notes[0]
+
+
+def test_wrong_options_are_refused():
+    for options in ({"horizon": 0}, {"season": 0}):
+        with pytest.raises(ValueError, match="must be at least 1, got 0"):
+            from_csv("some.csv", **{"target": "load", "horizon": 1, **options})
+
+
+def test_simple_forecasts():
+    values = np.array([1.0, 2, 3, 11, 12, 13])
+    at = np.array([5]), np.array([0])
+    assert simple_forecasts("last", values, *at, 4, 3).tolist() == [[13, 13, 13, 13]]
+    assert simple_forecasts("seasonal", values, *at, 4, 3).tolist() == [[11, 12, 13, 11]]
+    assert simple_forecasts("growth", values, *at, 4, 3).tolist() == [[21, 22, 23, 31]]
+    assert simple_forecasts("average", values, *at, 4, 3).tolist() == [[6, 7, 8, 6]]
+    assert simple_forecasts("mean", values, *at, 2, 3).tolist() == [[7, 7]]
+    assert simple_forecasts("seasonal", values, np.array([1]), np.array([0]), 2, 3).tolist() == [[2, 1]]
+
+
+def test_growth_in_per_cent_is_seen():
+    steps = np.arange(120)
+    wave = 1 + 0.2 * np.sin(2 * np.pi * steps / 12)
+    assert grows_with_level(np.exp(0.02 * steps) * wave, 12)
+    assert not grows_with_level(100 + steps + 10 * wave, 12)
+    assert not grows_with_level(np.exp(0.02 * steps) * wave - 1, 12)
+
+
+def test_a_scaling_is_read_back_and_checked():
+    scaling = Scaling.of(np.array(WAVE), 6, 5, "last", log=True)
+    assert Scaling.from_fields(scaling.fields()) == scaling
+    with pytest.raises(ValueError, match="unit of a scaling must be finite and positive"):
+        Scaling.from_fields({**scaling.fields(), "unit": 0})

@@ -1,0 +1,156 @@
+"""Tables from CSV, TSV and Parquet files, and what is said about files that are none."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from rru.data import DataError
+from rru.data.own import table
+from rru.data.own.table import read_table
+
+
+def read(tmp_path, text, name="some.csv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_table(path)
+
+
+def refused(tmp_path, text):
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, text)
+    message = str(caught.value)
+    assert "some.csv" in message
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(("delimiter", "name"), [(",", "commas"), (";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
+def test_delimiters_are_found_and_said(tmp_path, delimiter, name):
+    some = read(tmp_path, delimiter.join("ab") + "\n" + delimiter.join("12") + "\n" + delimiter.join("34") + "\n")
+    assert some.names == ("a", "b")
+    assert some["b"].numbers().tolist() == [2, 4]
+    assert str(some) == f"2 rows, 2 columns, delimited by {name}"
+
+
+def test_types_of_columns(tmp_path):
+    lines = [
+        f"2026-01-{day:02d},{day / 2},{'wet' if day % 2 else 'dry'},word {day} of {day * 7},NA" for day in range(1, 31)
+    ]
+    some = read(tmp_path, "day,load,sky,note,gone\n" + "\n".join(lines))
+    assert [column.kind for column in some] == ["time", "number", "category", "text", "empty"]
+    assert some["day"].times()[1] == np.datetime64("2026-01-02")
+
+
+def test_missing_values_are_nan(tmp_path):
+    numbers = read(tmp_path, "a,b\n1,NA\n2,\n3,nan\n4,5e-1\n")["b"].numbers()
+    assert np.isnan(numbers[:3]).all()
+    assert numbers[3] == 0.5
+
+
+def test_quoted_fields_may_hold_delimiters_quotes_and_line_ends(tmp_path):
+    some = read(tmp_path, 'text,label\n"one, ""two""\nthree",good\nfour,bad\n')
+    assert some["text"].texts() == ['one, "two"\nthree', "four"]
+    assert some["label"].lines.tolist() == [3, 4]
+
+
+def test_spaces_byte_order_mark_and_empty_lines_do_not_matter(tmp_path):
+    some = read(tmp_path, b"\xef\xbb\xbfa , b\r\n 1, 2 \r\n\r\n3,4\r\n")
+    assert some.names == ("a", "b")
+    assert some["b"].numbers().tolist() == [2, 4]
+
+
+def test_semicolons_allow_decimal_commas(tmp_path):
+    assert read(tmp_path, "a;b\n1,5;x\n-2,25;y\n")["a"].numbers().tolist() == [1.5, -2.25]
+
+
+def test_one_column_needs_no_delimiter(tmp_path):
+    some = read(tmp_path, "load\n1\n2\n")
+    assert str(some) == "2 rows, 1 column, one column"
+    assert some["load"].numbers().tolist() == [1, 2]
+
+
+def test_an_empty_line_of_one_column_is_a_missing_value(tmp_path):
+    assert np.isnan(read(tmp_path, "load\n1\n\n3\n")["load"].numbers()).tolist() == [False, True, False]
+
+
+def test_columns_without_a_name_are_numbered(tmp_path):
+    assert read(tmp_path, ",load\n0,1\n1,2\n").names == ("column 1", "load")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ("\n \n", "has only empty lines"),
+        (b"a,b\n1,\0\n", "binary"),
+        ("a,b\n1,2\n".encode("utf-16"), "UTF-16; save it as UTF-8"),
+        (b"a,b\n\xff,2\n3,4\n", "line 2: is not UTF-8"),
+        ("a,b\n", "at least two rows"),
+        ("a,b\n1,2\n", "at least two rows below its column names, got 1"),
+        ("1,2\n3,4\n5,6\n", "must begin with the names of the columns, got numbers: 1, 2"),
+        ("a,b,a\n1,2,3\n4,5,6\n", "two columns named 'a'"),
+        ("a,b,c\n1,2,3\n4;5;6\n7,8,9\n", "line 3: is delimited by semicolons, the first line by commas"),
+        ("a,b,c\n1,2,3\n4,5\n", "line 3: has 2 fields, but there are 3 column names, delimited by commas"),
+        ('a,b\n1,"2\n3,4\n', "a quoted field does not end"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_one_line(tmp_path, content, said):
+    assert said in refused(tmp_path, content)
+
+
+def test_a_column_that_is_not_there_is_named_with_a_guess(tmp_path):
+    some = read(tmp_path, "date,load\n1,2\n3,4\n")
+    with pytest.raises(DataError, match=r"some.csv: has no column 'laod'; did you mean 'load'\?"):
+        some["laod"]
+    with pytest.raises(DataError, match="has no column 'xyz'; its columns are date, load"):
+        some["xyz"]
+
+
+def test_a_cell_that_is_no_number_or_time_is_named_with_its_line(tmp_path):
+    some = read(tmp_path, "date,load\n2026-01-01,1\n2026-01-02,high\n2026-13-03,2\n")
+    with pytest.raises(DataError, match="line 3: column 'load' must have numbers, got 'high'"):
+        some["load"].numbers()
+    with pytest.raises(DataError, match=r"line 4: column 'date' must have times such as .*, got '2026-13-03'"):
+        some["date"].times()
+
+
+def test_sizes_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "LINE_LIMIT", 1000)
+    monkeypatch.setattr(table, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(table, "MOST_CELLS", 100)
+    assert "has more than 1000 bytes in a line" in refused(tmp_path, "a,b\n1," + "2" * 2000)
+    assert "at most 10 columns, got 20" in refused(tmp_path, ",".join("abcdefghijklmnopqrst") + "\n")
+    assert "has more than 100 cells" in refused(tmp_path, "a,b\n" + "1,2\n" * 60)
+    monkeypatch.setattr(table, "FILE_LIMIT", 10)
+    assert "more than the limit of 10" in refused(tmp_path, "a,b\n1,2\n3,4\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_folders_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="must be a file"):
+        read_table(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="must be a file"):
+        read_table(tmp_path)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "needs pyarrow" in refused(tmp_path, b"PAR1....PAR1")
+
+
+def test_parquet_gives_the_same_table_as_csv(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    days = np.arange("2026-01-01", "2026-01-04", dtype="datetime64[D]")
+    columns = {"day": pa.array(days), "load": pa.array([1, None, 3]), "sky": pa.array(["wet", "dry", None])}
+    parquet.write_table(pa.table(columns), tmp_path / "some.parquet")
+    found = read_table(tmp_path / "some.parquet")
+    same = read(tmp_path, "day,load,sky\n2026-01-01,1,wet\n2026-01-02,,dry\n2026-01-03,3,\n")
+    assert [column.kind for column in found] == [column.kind for column in same]
+    assert (found["day"].times() == same["day"].times()).all()
+    np.testing.assert_array_equal(found["load"].numbers(), same["load"].numbers())
+    assert found["sky"].texts() == same["sky"].texts()

@@ -1,0 +1,56 @@
+"""Small trained models, made once per session."""
+
+import pytest
+import torch
+
+from rru.inference import load
+from rru.settings import presets
+from rru.training import Run, train_config
+
+
+def _short_run(folder, *changes):
+    """Trains a small model on the embedded chorales. Returns its folder."""
+    changes = ["budget=100k", "dropout=0.3", "lr=0.01", "model.output_size=32", *changes]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # faster for such a small model
+    train_config(presets.override(presets.load("bach", "rru", "demo"), changes), folder)
+    torch.set_num_threads(threads)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chorales(tmp_path_factory):
+    """The folder of a short run on the embedded chorales."""
+    return _short_run(tmp_path_factory.mktemp("runs") / "chorales", "epochs=12", "output=independent")
+
+
+@pytest.fixture(scope="session")
+def joint(tmp_path_factory):
+    """A model with a joint output, after a short run on the embedded chorales."""
+    return load(_short_run(tmp_path_factory.mktemp("runs") / "joint", "epochs=20", "output=nade", "output_units=256"))
+
+
+@pytest.fixture(scope="session")
+def trained(chorales):
+    return load(chorales)
+
+
+@pytest.fixture(scope="session")
+def untrained_run(tmp_path_factory):
+    """Returns a function that makes a run folder with untrained weights, without reading any data."""
+
+    def make(task, cell="rru", vocabulary=None, changes=()):
+        from rru import tasks
+
+        folder = tmp_path_factory.mktemp("run") / task
+        config = presets.override(presets.load(task, cell, "smoke"), changes)
+        run = Run.create(folder, config)
+        of_model, tokens = config.model, None if vocabulary is None else len(vocabulary)
+        parts = (config.kind, of_model.cell, of_model.arguments, of_model.budget)
+        model = tasks.model(*parts, tokens=tokens, **config.task.model_arguments)
+        run.save_best(1, model.state_dict(), {"epoch": 1})
+        if vocabulary is not None:
+            vocabulary.save(folder / "vocabulary.json")
+        return folder
+
+    return make

@@ -1,0 +1,136 @@
+"""`rru forecast`: forecasts of new data from a run on series, without the data it was trained on."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from rru import data, inference
+from rru.data import DataError
+from rru.inference.forecasting import places, table, write_forecasts
+from rru.settings import presets
+from rru.training import RunError, train_config
+
+DAYS = np.arange("2026-01-01", "2026-05-31", dtype="datetime64[D]")
+
+
+def rows(first=0, end=150, place=None):
+    wave = 10 + 3 * np.sin(2 * np.pi * np.arange(len(DAYS)) / 7)
+    tail = "" if place is None else f",{place}"
+    return [f"{DAYS[day]},{wave[day]:.4f},{day % 5}{tail}" for day in range(first, end)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Returns a function that trains a tiny run on days of a weekly wave."""
+    folder = tmp_path_factory.mktemp("series")
+    made = {}
+
+    def make(**options):
+        key = json.dumps(options, sort_keys=True)
+        if key not in made:
+            file = folder / f"train-{len(made)}.csv"
+            several = [*rows(place="a"), *rows(place="b")] if "id" in options else rows()
+            file.write_text("\n".join(["day,load,price" + (",place" if "id" in options else ""), *several]))
+            own = data.from_csv(file, target="load", horizon=5, **options)
+            run = folder / f"run-{len(made)}"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
+                config = presets.override(presets.load(own, "rru", "smoke"), ["epochs=1", "limit=16"])
+                train_config(config, run)
+            file.unlink()  # a run works after its data is gone
+            made[key] = inference.load(run)
+        return made[key]
+
+    return make
+
+
+def write(tmp_path, lines, head="day,load,price"):
+    path = tmp_path / "new.csv"
+    path.write_text("\n".join([head, *lines]))
+    return path
+
+
+def test_a_forecast_goes_on_where_the_file_ends(trained, tmp_path):
+    (one,) = inference.forecast(trained(), write(tmp_path, rows(30, 90)))
+    assert one.quantiles.shape == (5, 5)
+    assert (np.diff(one.quantiles, axis=1) >= 0).all()
+    assert one.times[-5] == DAYS[90]
+    truth = 10 + 3 * np.sin(2 * np.pi * np.arange(90, 95) / 7)
+    assert one.quantiles[:, 2] == pytest.approx(truth, abs=1.5)
+
+
+def test_table_and_picture(trained, tmp_path):
+    files = places(tmp_path / "forecast.csv", force=False)
+    write_forecasts(inference.forecast(trained(), write(tmp_path, rows(0, 60))), files)
+    lines = list(csv.reader(files[0].read_text().splitlines()))
+    assert lines[0] == ["time", "forecast", "low_80", "high_80", "low_95", "high_95"]
+    assert [line[0] for line in lines[1:]] == [str(day) for day in DAYS[60:65]]
+    middle, low, high = (float(value) for value in lines[1][1:4])
+    assert low <= middle <= high
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="exists; choose another name, or overwrite it with --force"):
+        places(tmp_path / "forecast.csv", force=False)
+    with pytest.raises(ValueError, match=r"output must be a \.csv file"):
+        places(tmp_path / "forecast.png", force=False)
+
+
+def test_several_series_known_and_new(trained, tmp_path):
+    lines = [*rows(0, 60, "b"), *rows(0, 50, "new")]
+    found = inference.forecast(trained(id="place"), write(tmp_path, lines, "day,load,price,place"))
+    assert [one.name for one in found] == ["b", "new"]
+    assert table(found).decode().splitlines()[0].startswith("series,time,forecast")
+
+
+def test_columns_known_in_advance_must_go_on(trained, tmp_path):
+    model = trained(known="price", calendar=True)
+    ahead = [f"{DAYS[day]},,3" for day in range(60, 65)]
+    (one,) = inference.forecast(model, write(tmp_path, [*rows(0, 60), *ahead]))
+    assert len(one.history) == 60
+    other = [f"{DAYS[day]},,0" for day in range(60, 65)]
+    (changed,) = inference.forecast(model, write(tmp_path, [*rows(0, 60), *other]))
+    assert (one.quantiles != changed.quantiles).any()
+    with pytest.raises(DataError, match="must have price of the 5 steps after the last 'load' of the series"):
+        inference.forecast(model, write(tmp_path, [*rows(0, 60), *ahead[:2]]))
+
+
+def test_short_and_extreme_histories_give_finite_forecasts(trained, tmp_path):
+    for lines in (
+        rows(0, 3),
+        [f"{DAYS[day]},7,0" for day in range(20)],
+        [f"{DAYS[day]},{day * 1e12},0" for day in range(20)],
+    ):
+        (one,) = inference.forecast(trained(), write(tmp_path, lines))
+        assert np.isfinite(one.quantiles).all()
+
+
+def test_other_data_is_refused(trained, tmp_path):
+    with pytest.raises(DataError, match="has no column 'load'"):
+        inference.forecast(trained(), write(tmp_path, ["2026-01-01,1", "2026-01-02,2"], "day,other"))
+    with pytest.raises(DataError, match=r"cannot be read.*No such file"):
+        inference.forecast(trained())  # the file it was trained on is gone
+
+
+def test_a_run_whose_facts_are_damaged_is_refused(trained, tmp_path):
+    good = trained()
+    for change in ({"horizon": -1}, {"base": None, "series": {"": {}}}, {"layout": {}}):
+        broken = inference.Trained(**{**good.__dict__, "about": {**good.about, **change}})
+        with pytest.raises(RunError, match=r"data\.json"):
+            inference.forecast(broken, write(tmp_path, rows(0, 60)))
+
+
+def test_only_runs_on_series_forecast(trained):
+    good = trained()
+    other = inference.Trained(**{**good.__dict__, "config": presets.load("bach", "rru", "smoke")})
+    with pytest.raises(RunError, match="`forecast` needs a run of"):
+        inference.forecast(other)
+
+
+def test_the_report_gets_the_last_forecasts_of_the_test_part(trained):
+    details = json.loads((trained().path / "details.json").read_text())
+    (fan,) = details["fans"]
+    assert details["target"] == "load"
+    assert len(fan["actual"]) == len(fan["quantiles"]) == 5
+    assert torch.tensor(fan["quantiles"]).shape == (5, 5)

@@ -1,0 +1,244 @@
+"""What code written for torch's layers runs into: it works, or an error says at once what to do."""
+
+import inspect
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parametrizations
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.checkpoint import checkpoint
+
+import rru
+from tests.variants import CELLS, FUSED, NATIVE, assert_same, randomize
+
+every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
+
+
+@every_cell
+def test_the_third_argument_is_the_number_of_layers(variant):
+    assert variant.layer(3, 4, 2).num_layers == 2
+    with pytest.raises(TypeError, match="positional"):
+        variant.layer.cell_class(3, 4, 2)
+
+
+@every_cell
+@pytest.mark.parametrize(
+    ("argument", "instead"),
+    [
+        ({"bias": False}, "biases cannot be turned off"),
+        ({"proj_size": 2}, "use output_size with rru.RRU"),
+        ({"nonlinearity": "relu"}, "the cell's equations fix its activations"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arguments_of_torchs_layers_that_ours_do_not_have(variant, argument, instead):
+    for kind in (variant.layer, variant.layer.cell_class):
+        with pytest.raises(TypeError, match=f"{kind.__name__} takes no argument '{next(iter(argument))}': {instead}"):
+            kind(3, 4, **argument)
+
+
+@every_cell
+def test_an_unknown_argument_is_named_with_those_that_are_known(variant):
+    for kind in (variant.layer, variant.layer.cell_class):
+        known = ", ".join(inspect.signature(kind).parameters)
+        with pytest.raises(TypeError, match=f"no argument 'dropuot'; did you mean 'dropout'\\? Known: {known}"):
+            kind(3, 4, dropuot=0.5)
+
+
+@every_cell
+def test_signature_and_docstring_list_every_argument(variant):
+    for kind in (variant.layer, variant.layer.cell_class):
+        parameters = inspect.signature(kind).parameters
+        assert {"input_size", "hidden_size", "dropout", "device", "dtype"} < parameters.keys()
+        assert not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters.values())
+        assert all(f"- `{name}`: " in kind.__doc__ for name in parameters)
+        module = kind(3, 4)
+        assert list(inspect.signature(module.forward).parameters)[:2] == ["input", "state"]
+        assert not hasattr(module, "__signature__")  # calling a module is not making one
+
+
+@every_cell
+def test_hx_is_the_state_under_torchs_name(variant):
+    layer, x = variant.layer(3, 4), torch.randn(5, 2, 3)
+    _, state = layer(x)
+    assert_same(layer(x, hx=state)[0], layer(x, state)[0])
+    cell, step = layer.cells[0], x[0]
+    _, state = cell(step)
+    assert_same(cell(step, hx=state)[0], cell(step, state)[0])
+    for module, given in ((cell, step), (layer, x)):
+        with pytest.raises(TypeError, match="state and hx are the same argument"):
+            module(given, state, hx=state)
+
+
+class Encoder(nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.rnn = rru.RRU(3, 4, **options)
+
+    @torch.no_grad()
+    def forward(self, x):
+        return self.rnn(x)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=str)
+def test_a_pair_cannot_be_unpacked_from_one_state(options):
+    layer, encoder, x = rru.RRU(3, 4, **options), Encoder(**options), torch.randn(5, 2, 3)
+    one_state = pytest.raises(TypeError, match=r"RRU has one state, not a pair \(h, c\): write `output, state = layer")
+    with one_state:
+        _, (_h, _c) = layer(x)
+    with one_state:
+        encoder.output, (_h, _c) = layer(x)
+    with one_state:
+        _h, _c = layer(x)[1]
+    with one_state:
+        _, (_h, _c) = encoder(x)
+
+
+def test_a_state_can_be_taken_apart_in_other_ways():
+    layer, x = rru.RRU(3, 4, 2), torch.randn(5, 2, 3)
+    _, state = layer(x)
+    first, second = state  # on a line of its own, as with any tensor
+    assert_same(torch.stack((first, second)), state)
+    first, second = layer(x)[1].unbind()
+    assert [one.shape for one in layer(x)[1]] == [(2, 4), (2, 4)]
+    _, (_forward, _backward) = rru.GRU(3, 4, bidirectional=True)(x)  # as nn.GRU has it
+    _, (_h, _c) = rru.replace(nn.LSTM(3, 4, 2))(x)
+
+
+def test_a_pair_is_no_state_to_start_from():
+    layer, x = rru.RRU(3, 4, 2), torch.randn(5, 2, 3)
+    _, state = layer(x)
+    for pair in ((state, state), [state, state]):
+        with pytest.raises(TypeError, match=r"RRUCell has one state h, not a pair \(h, c\)"):
+            layer(x, pair)
+        with pytest.raises(TypeError, match=r"RRUCell has one state h, not a pair \(h, c\)"):
+            layer.cells[0](x[0], pair)
+
+
+@every_cell
+@pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l0_reverse", "bias_hh_l1", "all_weights", "_all_weights"])
+def test_torchs_names_of_weights_are_refused_with_where_ours_are(variant, name):
+    with pytest.raises(AttributeError, match=f"has no {name}: its weights are in .cells, in named_parameters()"):
+        getattr(variant.layer(3, 4), name)
+
+
+def test_a_scripted_model_is_refused_with_what_works():
+    with pytest.raises(RuntimeError, match=r"torch\.jit\.script cannot compile rru layers: use torch\.export or"):
+        torch.jit.script(nn.Sequential(rru.RRU(3, 4)))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_traced_layer_runs_on_other_sizes():
+    layer = rru.RRU(3, 4, 2, backend="native").eval()
+    with torch.no_grad():
+        traced = torch.jit.trace(layer, (torch.randn(20, 2, 3),))
+    x = torch.randn(30, 5, 3)
+    assert_same(traced(x)[0], layer(x)[0], 1e-6)
+
+
+@pytest.mark.parametrize("variant", [*CELLS, *(v for v in NATIVE + FUSED if v.name.count("-") == 1)], ids=str)
+def test_padding_gets_no_gradient_even_from_weights_that_are_not_numbers(variant):
+    layer = variant.build()
+    with torch.no_grad():
+        layer.cells[0].weight_x.fill_(torch.nan)
+    x = torch.randn(20, 2, 3).double().requires_grad_()
+    layer(x, lengths=torch.tensor([20, 5]))[0].sum().backward()
+    assert (x.grad[5:, 1] == 0).all()
+    assert x.grad[:5, 1].isnan().all()
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_merged_bias_is_learned_if_one_of_the_two_was(kind):
+    ours = {nn.LSTM: rru.LSTM, nn.GRU: rru.GRU}[kind]
+    theirs = kind(3, 4)
+    theirs.bias_hh_l0.requires_grad_(False)
+    (cell,) = ours.from_torch(theirs).cells
+    assert cell.bias.requires_grad
+    if kind is nn.GRU:
+        assert not cell.bias_h.requires_grad
+    theirs.bias_ih_l0.requires_grad_(False)
+    (cell,) = ours.from_torch(theirs).cells
+    assert not cell.bias.requires_grad
+    theirs.bias_hh_l0.requires_grad_(True)
+    if kind is nn.LSTM:
+        assert ours.from_torch(theirs).cells[0].bias.requires_grad
+    else:  # half of ours would be learned, half not
+        with pytest.raises(ValueError, match="bias_ih must be learned where bias_hh is"):
+            ours.from_torch(theirs)
+
+
+@pytest.mark.parametrize("variant", [*CELLS, *(v for v in NATIVE + FUSED if v.name.count("-") == 1)], ids=str)
+def test_activation_checkpointing(variant):
+    layer = variant.build(dropout=0.5)
+    x = torch.randn(20, 2, 3).double()
+    gradients = []
+    for run in (lambda x: layer(x)[0], lambda x: checkpoint(layer, x, use_reentrant=False)[0]):
+        torch.manual_seed(0)
+        layer.zero_grad()
+        run(x).square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in layer.parameters()])
+    assert_same(tuple(gradients[0]), tuple(gradients[1]))
+
+
+@pytest.mark.parametrize("norm", [parametrizations.weight_norm, parametrizations.spectral_norm])
+@pytest.mark.parametrize("variant", [*CELLS, *(v for v in NATIVE + FUSED if v.name.count("-") == 1)], ids=str)
+def test_weight_and_spectral_norm(variant, norm):
+    layer = randomize(variant.layer(3, 4, backend=variant.options["backend"]))
+    norm(layer.cells[0], "weight_h")
+    x = torch.randn(20, 2, 3)
+    layer(x)[0].sum().backward()
+    trained = [p for name, p in layer.named_parameters() if "original" in name]
+    assert trained
+    assert all(p.grad.any() for p in trained)
+    assert_same(layer.eval()(x)[0][0], layer.cells[0](x[0])[0], 1e-5)
+
+
+@every_cell
+def test_averaged_models(variant):
+    layer = variant.build()
+    averaged, x = AveragedModel(layer), torch.randn(5, 2, 3).double()
+    first = [parameter.detach().clone() for parameter in layer.parameters()]
+    averaged.update_parameters(layer)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(1)
+    averaged.update_parameters(layer)
+    for before, parameter in zip(first, averaged.parameters(), strict=True):
+        torch.testing.assert_close(parameter, before + 0.5)
+    assert averaged(x)[0].shape == layer(x)[0].shape
+
+
+def _distributed(rank, folder, results):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(rru.RRU(3, 4))
+    for _ in range(2):
+        model(torch.full((5, 2, 3), rank + 1.0))[1].sum().backward()
+    results.put([parameter.grad.tolist() for parameter in model.parameters()])
+    dist.destroy_process_group()
+
+
+def test_a_model_that_reads_only_the_state_under_distributed_data_parallel(processes, tmp_path):
+    """weight_o and bias_o then have zero gradients, so DistributedDataParallel does not wait for them."""
+    results = processes.Queue()
+    ranks = [processes.Process(target=_distributed, args=(rank, tmp_path, results)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    first, second = [results.get(timeout=300) for _ in ranks]
+    for rank in ranks:
+        rank.join()
+    assert first == second
+
+
+@pytest.mark.parametrize("variant", [*CELLS, *NATIVE], ids=str)
+def test_outputs_may_be_changed_in_place_before_the_backward_pass(variant):
+    layer = variant.build(num_layers=2, bidirectional=True)
+    x = torch.randn(5, 4, 3).double()
+    layer(x)[0].mul(3).sum().backward()
+    expected = [parameter.grad for parameter in layer.parameters()]
+    layer.zero_grad()
+    layer(x)[0].mul_(3).sum().backward()
+    assert_same([parameter.grad for parameter in layer.parameters()], expected)

@@ -1,0 +1,48 @@
+"""Forecast fans of the page."""
+
+import pytest
+
+from rru.report.fans import fans
+
+ROWS = [[1.0, 2.0, 3.0, 4.0, 5.0], [0.5, 2.0, 3.5, 5.0, 7.0]]
+FAN = {"name": "north", "history": [1.0, None, 2.0], "actual": [2.5, 9.0], "quantiles": ROWS}
+
+
+def test_a_fan_shows_known_values_intervals_and_what_came_true():
+    (found,) = fans({"target": "load", "fans": [FAN]})
+    assert found.heading == "Forecast of load, north"
+    assert "1 of 2 in the 80 % interval" in found.caption
+    assert found.drawn.count('class="band series-0"') == 2
+    assert found.drawn.count('class="truth"') == 2
+    assert "came true: 9" in found.drawn
+
+
+def test_names_are_escaped():
+    (found,) = fans({"target": "<script>", "fans": [{**FAN, "name": "<b>"}]})
+    assert "<b>" not in found.drawn
+    assert "<script>" not in found.drawn
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"history": "abc"},
+        {"actual": [1.0]},
+        {"actual": [float("nan"), 1.0]},
+        {"quantiles": [[1.0, 2.0]] * 2},
+        {"quantiles": [[1.0, 2.0, None, 4.0, 5.0]] * 2},
+        {"quantiles": []},
+        {"history": [1.0] * 1000},
+        {"quantiles": [[1e308] * 5] * 2},
+        {"history": [10**400]},
+    ],
+)
+def test_what_is_no_fan_is_left_out(change):
+    assert fans({"target": "load", "fans": [{**FAN, **change}, 7]}) == []
+    assert fans({"fans": "all"}) == []
+    assert fans({}) == []
+
+
+def test_one_step_after_one_value_can_be_drawn():
+    assert fans({"fans": [{"history": [2.0], "actual": [2.0], "quantiles": [[2.0] * 5]}]})
+    assert fans({"fans": [{"history": [], "actual": [None], "quantiles": ROWS[:1]}]})

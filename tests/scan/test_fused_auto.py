@@ -1,0 +1,116 @@
+"""What `backend="auto"` does on devices other than CPUs; here the CPU is taken for one."""
+
+import pytest
+import torch
+
+import rru
+from rru.scan import fused, reference
+from rru.scan.fused import selfcheck, torch_form, vendor
+from tests.scan.case import Case, assert_near
+from tests.variants import CELLS, VARIANTS
+
+
+@pytest.fixture(autouse=True)
+def _as_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(fused, "REFERENCE_DEVICES", {"meta"})
+    monkeypatch.setattr(selfcheck, "_verdicts", {})
+
+
+@pytest.fixture
+def scans(monkeypatch):
+    """The scans that ran, by name."""
+    ran = []
+
+    def noting(name, scan):
+        return lambda *arguments: ran.append(name) or scan(*arguments)
+
+    monkeypatch.setattr(fused, "scan", noting("fused", fused.scan))
+    monkeypatch.setattr(reference, "scan", noting("reference", reference.scan))
+    return ran
+
+
+def build(variant, **options):
+    layer = variant.build(dtype=torch.float32, dropout=0.5, **options)
+    layer.backend = "auto"
+    return layer
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_the_first_scan_of_a_kind_is_checked_and_then_trusted(variant, scans):
+    layer, x = build(variant), torch.randn(6, 2, 3)
+    layer(x)
+    assert scans == ["fused", "reference", "fused"]
+    layer(x)
+    assert scans[3:] == ["fused"]
+
+
+def test_a_check_does_not_change_the_random_numbers(scans):
+    layer, x = build(CELLS[0]), torch.randn(6, 2, 3)
+    torch.manual_seed(3)
+    first, _ = layer(x)
+    torch.manual_seed(3)
+    again, _ = layer(x)
+    assert torch.equal(first, again)
+
+
+def test_a_wrong_scan_is_reported_once_and_never_used(scans, monkeypatch):
+    right = torch_form.updated
+    monkeypatch.setattr(torch_form, "updated", lambda *rows: right(*rows[:-2], 1.1 * rows[-2], rows[-1]))
+    layer, x = build(CELLS[0]), torch.randn(6, 2, 3)
+    with pytest.warns(RuntimeWarning, match=r"disagrees with the reference .* Please report: rru .*: .* differ by"):
+        layer(x)
+    layer(x)  # warnings are errors: no second one
+    assert scans == ["fused", "reference"]  # in the check; after it, what runs on a CPU
+
+
+def test_a_scan_that_fails_is_reported_and_never_used(scans, monkeypatch):
+    monkeypatch.setattr(torch_form, "updated", lambda *rows: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
+        build(CELLS[0])(torch.randn(6, 2, 3))
+    assert scans == ["fused"]  # in the check
+
+
+def test_the_check_can_be_turned_off(scans, monkeypatch):
+    monkeypatch.setenv("RRU_SELF_CHECK", "0")
+    build(CELLS[0])(torch.randn(6, 2, 3))
+    assert scans == ["fused"]
+
+
+def test_torch_compile_checks_while_it_traces(scans):
+    torch.compiler.reset()
+    layer, x = build(CELLS[0]), torch.randn(6, 2, 3)
+    layer.dropout = 0.0
+    outputs, _ = torch.compile(layer, fullgraph=True, backend="aot_eager")(x)
+    assert len(selfcheck._verdicts) == 1
+    torch.testing.assert_close(outputs, layer(x)[0])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "variant", [v for v in VARIANTS if v.name in ("lstm", "lstm-forget-bias", "gru-reset-after")], ids=str
+)
+def test_torchs_own_layers_compute_the_same_with_the_same_weights(variant, reverse):
+    case = Case(variant, reverse=reverse)
+    found = case.run_and_differentiate(lambda cell, x, state, *_: vendor.scan(cell, x, state, reverse))
+    assert_near(found, case.run_and_differentiate(reference.scan), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("layer", "lengths", "handed_over"),
+    [
+        (rru.LSTM(3, 4), None, True),
+        (rru.GRU(3, 4, reset_after=True), None, True),
+        (rru.GRU(3, 4), None, False),
+        (rru.LSTM(3, 4, dropout=0.5), None, False),
+        (rru.LSTM(3, 4, dropout=0.5).eval(), None, True),
+        (rru.LSTM(3, 4), torch.tensor([6, 2]), False),
+        (rru.RRU(3, 4), None, False),
+        (rru.MogrifierLSTM(3, 4), None, False),
+    ],
+)
+def test_torchs_own_layers_run_what_they_can_on_cuda(layer, lengths, handed_over, monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(vendor, "scan", lambda cell, inputs, state, reverse: calls.append(reverse) or (inputs, state))
+    layer(torch.randn(6, 2, 3), lengths=lengths)
+    assert bool(calls) == handed_over

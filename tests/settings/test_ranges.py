@@ -1,0 +1,68 @@
+"""What a search may choose: the paper's ranges, and models that can be made."""
+
+import pytest
+import torch
+
+from rru import count_parameters, data, layer_class, tasks
+from rru.experiments.search.proposals import DIGITS
+from rru.settings import presets
+from rru.settings.ranges import Range, ranges
+from tests.settings.paper import number, table
+from tests.settings.test_paper import read
+
+ALL = [(task, cell, size) for task in presets.tasks() for cell in presets.cells() for size in ("paper", "cpu", "smoke")]
+
+
+def least_parameters(task, options):
+    """Of a model with one hidden unit."""
+    about, options = data.data_set(task), dict(options)
+    tokens = about.statistics["vocabulary"] + 2 if "vocabulary" in about.statistics else None
+    inputs = options.pop("embedding_size", 88 if about.kind == "music" else 1)
+    outputs = {"music": 88, "reviews": 2, "images": 10}.get(about.kind, tokens)
+    with torch.device("meta"):
+        layer = layer_class(options.pop("cell"))(inputs, 1, **options)
+        if about.kind in ("reviews", "images"):
+            return count_parameters(tasks.Classifier(layer, 1, outputs, vocabulary_size=tokens))
+        return count_parameters(tasks.SequenceModel(layer, layer.output_size, outputs, vocabulary_size=tokens))
+
+
+class TestRanges:
+    def test_are_the_papers(self):
+        source = read("paper.tex")
+        names = {"JSB Chorales": "jsb", "Nottingham": "nottingham", "MuseData": "musedata"}
+        names |= {"Piano-midi.de": "piano-midi", "Word-level Penn Treebank": "ptb-words"}
+        rows = [row for block in table(source, "tab:apx-a-main-tuned")[1:] for row in block]
+        assert [row[0] for row in rows] == list(names)
+        written = ["", "", ""]
+        for name, *texts in rows:
+            written = [new or old for new, old in zip(texts, written, strict=True)]  # one cell for several rows
+            found = ranges(presets.load(names[name], "rru", "paper"), "paper")
+            for key, text in zip(("optimiser.lr", "model.dropout", "model.budget"), written, strict=True):
+                bounds, scale = text.strip("$").removeprefix("[").split("]^")
+                low, high = (number(part.strip()) for part in bounds.replace(" - ", ";").split(";"))
+                assert found[key] == Range(low, high, log=scale == "l"), (name, key)
+
+    @pytest.mark.parametrize(
+        ("cell", "key", "words"),
+        [
+            ("rru", "model.expansion", "the middle layer size multiplier $q$ in the range [{:.1f}; {:.1f}]"),
+            ("lstm", "model.forget_bias", "the forget bias in the range [{:.1f}; {:.1f}]"),
+            ("mogrifier", "model.rounds", "the feature rounds in the range [{}; {}]"),
+            ("mogrifier", "model.rank", "the feature rank in the range [{}; {}]"),
+        ],
+    )
+    def test_of_a_cell_are_the_papers(self, cell, key, words):
+        found = ranges(presets.load("jsb", cell, "paper"), "paper")[key]
+        assert words.format(found.low, found.high) in read("paper.tex")
+
+    @pytest.mark.parametrize("task", presets.tasks())
+    def test_of_every_task_hold_models_that_can_be_made(self, task):
+        for _, cell, size in (each for each in ALL if each[0] == task):
+            config = presets.load(task, cell, size)
+            found = ranges(config, size)
+            widest = {name.partition(".")[2]: each.high for name, each in found.items() if name.startswith("model.")}
+            options = {name: value for name, value in (config.tables()["model"] | widest).items() if name != "budget"}
+            assert least_parameters(task, options) <= found["model.budget"].low
+            for each in found.values():
+                for bound in (each.low, each.high):
+                    assert float(f"{bound:.{DIGITS}g}") == bound

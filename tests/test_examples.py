@@ -1,0 +1,62 @@
+"""The examples on users' own data run, on small files."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests import own_files
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch, capsys):
+    """Runs an example in an empty folder, and returns what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    torch.set_num_threads(1)
+
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_text_of_your_own(example, tmp_path):
+    own_files.text(tmp_path / "novel.txt")
+    said = example("own_text.py", "novel.txt", "--by", "words", "--preset", "smoke")
+    assert said.startswith("novel.txt: text by words")
+    assert "'perplexity'" in said
+
+
+def test_midi_files_of_your_own(example, tmp_path):
+    own_files.pieces(tmp_path / "midi")
+    example("own_midi.py", "midi", "--grid", 1, "--preset", "smoke")
+    assert {"new.mid", "new.png", "new.wav"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_labels_of_your_own(example, tmp_path):
+    own_files.gestures(tmp_path / "gestures.csv")
+    columns = ("--label", "kind", "--sequence", "id", "--time", "t")
+    said = example("own_labels.py", "gestures.csv", *columns, "--preset", "smoke")
+    assert said.count("macro F1") == 4
+
+
+def test_series_of_your_own(example, tmp_path):
+    days = np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]")
+    (tmp_path / "energy.csv").write_text("day,load\n" + "".join(f"{day},{5 + n % 7}\n" for n, day in enumerate(days)))
+    said = example("own_series.py", "energy.csv", "--target", "load", "--horizon", 3, "--preset", "smoke")
+    assert said.startswith("energy.csv: series to forecast; 'load'; 90 steps, every day, season 7")
+    assert "seasonal naive" in said
+    assert {"forecast.csv", "forecast.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_model_of_your_own(example, tmp_path):
+    assert "finished: " in example("own_model.py", "--epochs", 1)
+    assert (tmp_path / "runs" / "adder" / "result.json").exists()

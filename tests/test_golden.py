@@ -1,0 +1,102 @@
+"""What version 0.1 wrote is still read: `tests/golden` holds its config ids, two runs and an exported model."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import rru
+from rru import inference, report
+from rru.experiments.search.study import Study
+from rru.settings import Config, presets
+from rru.training import Evaluated, Run, evaluate, train_config
+
+GOLDEN = Path(__file__).parent / "golden"
+FINISHED = GOLDEN / "runs" / "bach" / "rru" / "045be2e0ce4b"
+KILLED = GOLDEN / "runs" / "bach" / "lstm" / "4624ec35372f"
+IDS = json.loads((GOLDEN / "ids.json").read_bytes())
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "runs"
+NEXT_VALIDATION = 52.4899478  # of the killed run, had it not been killed
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A copy of the golden runs, to be written to."""
+    return Path(shutil.copytree(GOLDEN / "runs", tmp_path / "runs"))
+
+
+def test_every_preset_has_its_id():
+    found = {
+        f"{task} {cell} {size}": presets.load(task, cell, size).id
+        for task in presets.tasks()
+        for size in presets.sizes(task)
+        for cell in presets.cells()
+    }
+    assert found == IDS["presets"]
+
+
+@pytest.mark.parametrize(("task", "cell", "size", "changes", "config_id"), IDS["changed"])
+def test_a_changed_preset_has_its_id(task, cell, size, changes, config_id):
+    assert presets.override(presets.load(task, cell, size), changes).id == config_id
+
+
+@pytest.mark.parametrize(("task", "cell", "size", "changes", "seed", "prune", "name", "first"), IDS["studies"])
+def test_a_search_has_its_folder_and_tries_the_same(task, cell, size, changes, seed, prune, name, first, tmp_path):
+    study = Study(task, cell, size, changes=changes, seed=seed, prune=prune, root=tmp_path)
+    assert study.folder.name == name
+    (trial,) = study._proposals.extend(1)
+    assert trial.params == first
+
+
+@pytest.mark.parametrize("root", [GOLDEN / "runs", RESULTS], ids=["golden", "docs"])
+def test_a_runs_folder_is_named_by_its_config(root):
+    folders = [path.parent for path in root.glob("*/*/*/config.toml")]
+    assert folders
+    for folder in folders:
+        config = Config.of(tomllib.loads((folder / "config.toml").read_text()))
+        assert folder.parts[-3:] == (config.task.name, config.model.cell, config.id)
+
+
+def test_a_finished_run_is_not_run_again_and_its_weights_evaluate_as_they_did(runs):
+    folder = runs / FINISHED.relative_to(GOLDEN / "runs")
+    before = json.loads((folder / "result.json").read_bytes())
+    result = train_config(Run(folder).config, folder, stop=pytest.fail)
+    assert (result.status, result.test) == ("finished", before["test"])
+    assert evaluate(folder, "test") == pytest.approx(before["test"], rel=1e-5)
+
+
+def test_a_killed_run_goes_on_from_its_checkpoint(runs, one_thread):
+    folder = runs / KILLED.relative_to(GOLDEN / "runs")
+    seen = []
+    result = train_config(
+        Run(folder).config,
+        folder,
+        watch=lambda event: seen.append(event) if isinstance(event, Evaluated) else None,
+        stop=lambda: bool(seen),
+    )
+    assert (result.status, seen[0].epoch) == ("stopped", 7)
+    assert seen[0].validation["nll"] == pytest.approx(NEXT_VALIDATION, rel=1e-5)
+
+
+def test_a_config_is_written_as_it_was(tmp_path):
+    for folder in (FINISHED, KILLED):
+        run = Run.create(tmp_path / folder.name, Run(folder).config)
+        assert (run.path / "config.toml").read_bytes() == (folder / "config.toml").read_bytes()
+
+
+def test_runs_are_reported(tmp_path):
+    summary = report.write([GOLDEN / "runs"], tmp_path / "report.html")
+    assert (summary.statuses, summary.problems) == ({"stopped": 1, "finished": 1}, ())
+
+
+def test_a_run_and_an_export_give_the_same_model(tmp_path):
+    run, exported = rru.load(FINISHED), rru.load(GOLDEN / "model")
+    inputs = torch.randint(2, (5, 2, 88)).float()
+    assert run.model(inputs)[0].equal(exported.model(inputs)[0])
+    inference.export(run, tmp_path / "again", "safetensors")
+    assert rru.load(tmp_path / "again").config == run.config == exported.config
+    again, golden = (folder / "model.safetensors" for folder in (tmp_path / "again", GOLDEN / "model"))
+    assert again.read_bytes() == golden.read_bytes()

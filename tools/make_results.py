@@ -1,0 +1,156 @@
+"""Makes the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
+
+`docs/results/runs` holds the files of runs (settings, environment, epochs, result; no weights). From them come
+`docs/results/report.html` and `report.md`, and the tables between `<!-- table1 -->` marks in README.md and
+docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the paper's settings
+and of the preset `best` that have begun in another folder.
+"""
+
+import argparse
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from rru import data, report
+from rru.report.gather import Found, gather
+from rru.report.identify import all_plans, paper, preset_of
+from rru.report.results import Point, Report, Section, build
+from rru.training.records import CONFIG, ENVIRONMENT, METRICS, RESULT
+
+ROOT = Path(__file__).parents[1]
+RUNS = Path("docs/results/runs")
+PRESETS = ("paper", "best")
+TABLE = "table1"
+
+
+def main() -> None:
+    """Adds runs if asked to, and writes every page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--add", type=Path, metavar="FOLDER", help="first copy the runs of this folder")
+    given = parser.parse_args()
+    for run in gather([given.add] if given.add else []):
+        if preset_of(run) in PRESETS and run.epochs:
+            add(run, ROOT / RUNS)
+    for document, text in pages().items():
+        document.write_text(text, encoding="utf-8")
+    os.chdir(ROOT)  # the page names the folder of its runs
+    report.write([RUNS], "docs/results/report.html", markdown="docs/results/report.md")
+
+
+def add(run: Found, place: Path) -> None:
+    """Copies the small files of a run."""
+    folder = place / run.task / run.cell / run.folder.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (CONFIG, ENVIRONMENT, METRICS, RESULT):
+        if (run.folder / name).exists():
+            shutil.copyfile(run.folder / name, folder / name)
+
+
+def pages() -> dict[Path, str]:
+    """Returns the documents with their tables made again."""
+    sections = table1(build([ROOT / RUNS]))
+    tables = {ROOT / "README.md": short_table(sections), ROOT / "docs/results.md": long_table(sections)}
+    return {document: replaced(document.read_text(encoding="utf-8"), table) for document, table in tables.items()}
+
+
+def replaced(text: str, table: Iterable[str]) -> str:
+    """Returns a document with another table between its marks."""
+    lines = "\n".join(["<!-- table1 -->", *table, "<!-- end -->"])
+    return re.sub(r"<!-- table1 -->\n.*?<!-- end -->", lambda _: lines, text, flags=re.DOTALL)
+
+
+def table1(found: Report) -> list[Section]:
+    """Returns the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
+    begun = {section.task: section for section in found.sections.get("paper", ()) if section.name == TABLE}
+    plan = next(plan for plan, _ in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
+    sections = []
+    for task in paper()[TABLE]:
+        points = tuple(Point(run.line, run.cell, run.point, run.config, ()) for run in plan.runs if run.task == task)
+        empty = Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, points)
+        sections.append(begun.get(task, empty))
+    return sections
+
+
+def short_table(sections: list[Section]) -> list[str]:
+    """Returns the tasks on which all cells have a result, ours over the paper's."""
+    complete = [section for section in sections if all(point.test is not None for point in section.points)]
+    rows = head(["", *(point.line for point in sections[0].points)])
+    for section in complete:
+        tests = {point.line: point.test or 0.0 for point in section.points}
+        rows.append(row(title(section), bold(tests, section.metric.higher_is_better)))
+        theirs = paper()[TABLE][section.task]
+        rows.append(row("in the paper", bold(theirs, section.metric.higher_is_better)))
+    return rows
+
+
+def long_table(sections: list[Section]) -> list[str]:
+    """Returns all tasks: every cell's result or state, the paper's number, and the best epoch by test."""
+    names = ("task", "cell", "ours", "paper", "difference", "best epoch by test", "validation", "epochs", "parameters")
+    rows = head([*names, "seeds"])
+    for section in sections:
+        if not section.begun:
+            theirs = ", ".join(f"{line} {value:.2f}" for line, value in paper()[TABLE][section.task].items())
+            rows.append(row(title(section), ["all four", f"not run; the paper has {theirs}", *[""] * 7]))
+            continue
+        for number, point in enumerate(section.points):
+            rows.append(row("" if number else title(section), cells_of(section, point)))
+    return rows
+
+
+def cells_of(section: Section, point: Point) -> list[str]:
+    """Returns the columns of one cell on one task."""
+    theirs = paper()[TABLE][section.task][point.line]
+    counted = [run for run in point.runs if run.counts]
+    if point.test is None:
+        return [point.line, *unfinished(point), f"{theirs:.2f}", *[""] * 6]
+    spread = f" ± {point.deviation:.3f}" if point.deviation is not None else ""
+    by_test = [run.best_test for run in counted]
+    known = [value for value in by_test if value is not None]
+    of_seeds = "" if len(known) == len(by_test) else f" ({len(known)} of {len(by_test)} seeds)"
+    epochs = ", ".join(f"{run.epochs} ({run.best_epoch})" for run in counted)
+    return [
+        point.line,
+        f"{point.test:.3f}{spread}",
+        f"{theirs:.2f}",
+        f"{(point.test - theirs) / theirs:+.1%}".replace("%", " %").replace("-", "\N{MINUS SIGN}"),
+        f"{sum(known) / len(known):.3f}{of_seeds}" if known else "",
+        f"{point.validation:.3f}",
+        epochs,
+        f"{point.parameters:,}",
+        str(len(counted)),
+    ]
+
+
+def unfinished(point: Point) -> list[str]:
+    """Says how far a cell without a result has come."""
+    if not point.runs:
+        return ["not run"]
+    run = point.runs[0]
+    return [f"unfinished: epoch {run.epochs}, best validation {run.validation:.3f} (epoch {run.best_epoch})"]
+
+
+def title(section: Section) -> str:
+    """Returns the name of a task with its metric."""
+    return f"{data.data_set(section.task).title} ({section.metric.label})"
+
+
+def bold(values: dict[str, float], higher_is_better: bool) -> list[str]:
+    """Formats numbers, the best one in bold."""
+    best = (max if higher_is_better else min)(values.values())
+    return [f"**{value:.2f}**" if value == best else f"{value:.2f}" for value in values.values()]
+
+
+def head(names: list[str]) -> list[str]:
+    """Returns the head of a Markdown table."""
+    return [row(names[0], names[1:]), "|" + "---|" * len(names)]
+
+
+def row(first: str, rest: Iterable[str]) -> str:
+    """Returns a row of a Markdown table."""
+    return f"| {' | '.join([first, *rest])} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""The rounds of the soak: disturb, then compare."""
+
+import json
+import random
+import shlex
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import faults
+from commands import FAULTS, SEARCH, Clock, Command, members, random_command
+
+import rru
+from rru.experiments.search.study import Study
+from rru.training import Run, find_runs
+
+AT_ONCE = 3
+ROUND = 180.0  # seconds
+GRACE = 90.0  # seconds until workers whose coordinator was killed must have ended
+BAD = ("COMPLAINTS", "RUNS LOST", "RUNS THAT DIFFER", "SEARCHES THAT DIFFER", "PROCESSES LEFT BEHIND")
+
+
+class Soak:
+    """Counts of what was done and found, over all rounds."""
+
+    def __init__(self, draw: random.Random, undisturbed: Path) -> None:
+        self.draw, self.undisturbed, self.clock = draw, undisturbed, Clock()
+        self.counts: Counter[str] = Counter()
+
+    def complain(self, count: str, message: str) -> None:
+        """Counts and prints something that is wrong."""
+        self.counts[count] += 1
+        print(f"--- {count}: {message}", flush=True)
+
+    def disturb(self, root: Path, disk: bool, seconds: float) -> set[Path]:
+        """Runs and disturbs commands. Returns the names of all runs that were ever there."""
+        running: list[Command] = []
+        started: list[int] = []
+        ever: set[Path] = set()
+        end, full_until = self.clock.now + seconds, 0.0
+        while running or self.clock.now < end:
+            while len(running) < AT_ONCE and self.clock.now < end:
+                fault = self.draw.choice(FAULTS)
+                running.append(Command(random_command(root, self.draw), root, self.clock, fault, self.draw))
+                started.append(running[-1].pid)
+                if self.draw.random() < 0.3 and not full_until and (did := faults.damage(root, self.draw)):
+                    self.counts[did] += 1
+                ever |= {run.path.relative_to(root) for run in find_runs(root / "runs", lambda folder, error: None)}
+            if disk and not full_until and self.draw.random() < 0.002:
+                faults.fill(root, self.draw.choice((0, 0, 5_000, 100_000)))
+                full_until = self.clock.now + self.draw.uniform(0.1, 2.0)
+                self.counts["faults, disk is full"] += 1
+            if full_until:
+                for command in running:
+                    command.befell.append("disk is full")
+            if full_until and self.clock.now > full_until:
+                faults.empty(root)
+                full_until = 0.0
+            time.sleep(0.02)
+            self.clock.tick()
+            running = [command for command in running if not self._ended(command)]
+        faults.empty(root)
+        self._await(started)
+        return ever
+
+    def _ended(self, command: Command) -> bool:
+        code = command.poll()
+        if code is None:
+            return False
+        self.counts[f"commands, {command.arguments[0]}"] += 1
+        for fault in set(command.befell) - {"disk is full"}:
+            self.counts[f"faults, {fault}"] += 1
+        if "disk is full" in command.befell:
+            self.counts["commands that ran while the disk was full"] += 1
+        if complaint := command.complaint(code):
+            befell = ", ".join(sorted(set(command.befell))) or "undisturbed"
+            self.complain("COMPLAINTS", f"{shlex.join(command.arguments)} ({befell}): {complaint}")
+        return True
+
+    def _await(self, sessions: list[int]) -> None:
+        """Waits for workers that a killed coordinator left behind."""
+        end = self.clock.now + GRACE
+        while left := [pid for session in sessions for pid in members(session)]:
+            self.clock.tick()
+            if self.clock.now > end:
+                self.complain("PROCESSES LEFT BEHIND", str(left))
+                return
+            time.sleep(0.5)
+
+    def finish(self, arguments: list[str], root: Path) -> None:
+        """Runs a command undisturbed, to its end."""
+        command = Command(arguments, root, self.clock)
+        while (code := command.poll()) is None:
+            time.sleep(0.02)
+            self.clock.tick()
+        if complaint := command.complaint(code) or (code and f"exit code {code}"):
+            raise RuntimeError(f"{shlex.join(arguments)}: {complaint}")
+
+    def compare(self, root: Path, ever: set[Path]) -> None:
+        """Finishes all runs and the search, trains the same ones undisturbed, and compares them."""
+        for run in find_runs(root / "runs", lambda folder, error: None):
+            try:
+                run.result()
+            except rru.training.RunError:
+                (run.path / "result.json").unlink()  # as the error says
+        for place in (root, self.undisturbed):
+            self.finish(SEARCH, place)
+        found = [
+            Study("bach", "rru", "smoke", seed=3, root=each / "runs").trials() for each in (root, self.undisturbed)
+        ]
+        if found[0] == found[1]:
+            self.counts["searches that are the same"] += 1
+        else:
+            self.complain("SEARCHES THAT DIFFER", str(found))
+        now = {run.path.relative_to(root) for run in find_runs(root / "runs", lambda folder, error: None)}
+        for name in sorted(ever - now):
+            self.complain("RUNS LOST", f"{name} is gone")
+        for name in sorted(now):
+            try:
+                self.finish(["resume", str(name), "--threads", "1"], root)
+                self._train_undisturbed(root, name)
+            except RuntimeError as error:
+                self.complain("RUNS LOST", str(error))
+                continue
+            if outcome(root / name) == outcome(self.undisturbed / name):
+                self.counts["runs that are the same"] += 1
+            else:
+                self.complain("RUNS THAT DIFFER", str(name))
+
+    def _train_undisturbed(self, root: Path, name: Path) -> None:
+        folder = self.undisturbed / name
+        if not (folder / "result.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name / "config.toml", folder)
+            self.finish(["resume", str(name), "--threads", "1"], self.undisturbed)
+
+    def show(self) -> None:
+        """Prints the counts."""
+        faults = sum(count for name, count in self.counts.items() if name.startswith(("faults,", "damage,")))
+        print(f"{'kills and faults in all':<44}{faults:>8,}")
+        for name, count in sorted({**dict.fromkeys(BAD, 0), **self.counts}.items()):
+            print(f"{name:<44}{count:>8,}", flush=True)
+
+
+def outcome(folder: Path) -> tuple[object, ...]:
+    """Returns everything that must not depend on disturbances: the result, metrics and weights, without times."""
+    result = json.loads((folder / "result.json").read_bytes())
+    result.pop("seconds")
+    lines = [line for line in Run(folder).metrics() if line["kind"] == "epoch"]
+    for line in lines:
+        line.pop("seconds")
+    weights = folder / "best" / f"epoch-{result['best_epoch']:04}" / "model.safetensors"
+    return result, lines, weights.read_bytes()
+
+
+def soak(minutes: float, seed: int, place: Path) -> int:
+    """Disturbs and compares, round after round. Returns 1 if a result differs or a command failed."""
+    undisturbed = place / "undisturbed"
+    undisturbed.mkdir()
+    all_rounds = Soak(random.Random(seed), undisturbed)
+    number = 0
+    while (left := 60 * minutes - all_rounds.clock.now) > 0:
+        number += 1
+        root = place / f"disturbed{number}"
+        root.mkdir()
+        with faults.small_disk(root) as disk:
+            ever = all_rounds.disturb(root, disk, min(left, ROUND))
+            all_rounds.compare(root, ever)
+        print(f"\nround {number}, {all_rounds.clock.now / 60:.0f} minutes, {'a small disk' if disk else 'no own disk'}")
+        all_rounds.show()
+    return any(all_rounds.counts[name] for name in BAD)
