@@ -4,6 +4,7 @@ Each case is made from a number, its seed, and runs in a child process, so that 
 """
 
 import argparse
+import math
 import multiprocessing
 import random
 import resource
@@ -18,15 +19,15 @@ PATIENCE = 600.0  # seconds that a child process may take longer: a machine may 
 FUZZERS = ("data", "own data", "run folder", "forged run", "weights", "study", "midi", "layer", "library")
 
 
-def fuzz(name: str, seconds: float, seed: int) -> Counter[str]:
-    """Runs cases of one kind in this process. Returns how many cases of each reader were accepted or refused."""
+def fuzz(name: str, seed: int, *, cases: float = math.inf, seconds: float = math.inf) -> Counter[str]:
+    """Runs cases of one kind in this process, for some time or a number. Returns how many were read or refused."""
     from tests.attacks import fuzzers  # imports torch
 
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         run = fuzzers.make(name, Path(folder))
         end = time.monotonic() + seconds
-        while not counts or time.monotonic() < end:
+        while not counts or (counts.total() < cases and time.monotonic() < end):
             seed += 1
             try:
                 counts[run(random.Random(seed))] += 1
@@ -37,7 +38,7 @@ def fuzz(name: str, seconds: float, seed: int) -> Counter[str]:
 
 
 def _child(name: str, seconds: float, seed: int, pipe) -> None:
-    pipe.send(fuzz(name, seconds, seed))
+    pipe.send(fuzz(name, seed, seconds=seconds))
 
 
 def main() -> int:

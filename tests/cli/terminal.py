@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import rru
-
-SECONDS = 120  # for any command
+from tests.patience import HANGS
 
 
 class Terminal:
@@ -35,7 +34,7 @@ class Terminal:
 
     def read_until(self, pattern):
         """Read until a pattern was printed; without one, until the end."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + HANGS
         while pattern is None or not re.search(pattern, self.text):
             ready, _, _ = select.select([self.descriptor], [], [], max(end - time.monotonic(), 0))
             assert ready, f"nothing more was printed:\n{self.text[-2000:]}"

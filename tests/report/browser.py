@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 
+from tests.patience import HANGS
+
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--mute-audio"]
-PATIENCE = 60  # seconds for any one answer
 LAUNCH = """
 import os, sys
 reads, writes = int(sys.argv[1]), int(sys.argv[2])
@@ -47,7 +48,7 @@ class Browser:
     def close(self):
         for pipe in self.pipes:
             os.close(pipe)  # whereupon it ends
-        self.process.wait(PATIENCE)
+        self.process.wait(HANGS)
 
     def call(self, method, **arguments):
         number = next(self.numbers)
@@ -61,7 +62,7 @@ class Browser:
         return answer["result"]
 
     def _receive(self):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + HANGS
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.pipes[0]], [], [], max(0, end - time.monotonic()))
             assert ready, "Chromium does not answer"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from rru.scan import native, native_calls, native_operator, reference
 from rru.scan.library import INSTRUCTION_SETS
 from rru.scan.native_cells import NATIVE_CELLS
+from tests.patience import HANGS
 from tests.scan.case import (
     RAGGED,
     Case,
@@ -124,7 +125,7 @@ print(layer(x)[0].isfinite().all())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told to run out of memory")
 def test_threads_that_cannot_be_started_are_an_error_and_harm_nothing():
-    ran = subprocess.run([sys.executable, "-c", THREADS_FAIL], capture_output=True, text=True, timeout=100)
+    ran = subprocess.run([sys.executable, "-c", THREADS_FAIL], capture_output=True, text=True, timeout=HANGS)
     assert ran.returncode == 0, ran.stderr
     *errors, after = ran.stdout.splitlines()
     assert len(errors) == 3
