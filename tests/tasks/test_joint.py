@@ -124,6 +124,22 @@ def test_a_window_costs_the_sum_of_its_steps(output):
     assert task.loss(model, batch)[0].item() == pytest.approx(torch.stack(means).mean().item())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("output", ["chain", "nade"])
+def test_autocast_trains_and_evaluates(output, dtype):
+    task = MusicTask("music", small.music(), context=10, batch_size=4, output=output, output_units=4)
+    model, batch = small.model_for(task, double=False), task.epoch(small.generator())[0]
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            loss, _ = task.loss(model, batch)
+            scores = task.evaluate(model, "valid")
+        found.append([loss, torch.tensor(scores["nll"]), *torch.autograd.grad(loss, [*model.parameters()])])
+    for exact, rounded in zip(*found, strict=True):
+        torch.testing.assert_close(rounded, exact, rtol=0.03, atol=0.03)
+    assert not torch.equal(found[0][0], found[1][0])  # autocast was on
+
+
 def test_settings_of_an_output_are_checked():
     config = presets.load("bach", "rru", "smoke")
     assert presets.override(config, ["output=independent"]).id == config.id
@@ -135,6 +151,10 @@ def test_settings_of_an_output_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             presets.override(config, changes)
+    best = presets.load("jsb", "rru", "best")
+    assert presets.override(best, ["output=chain"]).tables()["task"].keys() == best.tables()["task"].keys() - {
+        "output_units"
+    }
     with pytest.raises(ValueError, match="output is only for music; this config is for mnist"):
         presets.override(presets.load("mnist", "rru", "smoke"), ["output=nade"])
 

@@ -148,7 +148,8 @@ def window_nats(model: nn.Module, batch: Batch) -> Tensor:
     targets, steps = batch.targets.to(logits.dtype), torch.arange(len(logits), device=logits.device)
     there = steps[:, None] < batch.lengths  # (T, B)
     if isinstance(model.head, JointHead):
-        nats = logits.new_zeros(there.shape).masked_scatter(there, model.head.nats(logits[there], targets[there]))
+        known = model.head.nats(logits[there], targets[there])  # (N,); float32 under autocast, where logits are not
+        nats = known.new_zeros(there.shape).masked_scatter(there, known)
     else:
         nats = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=-1)
     return nats.where(there, 0).sum(dim=0)
