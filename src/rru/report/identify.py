@@ -127,9 +127,8 @@ def _outputs(config: Config) -> list[Config]:
     """Return a config; if its output is joint, also with each other output, as lines of their own."""
     if config.task.output == joint.INDEPENDENT:
         return [config]
-    removed = {"task.output_units": None, "task.key_order": None}
     others = [output for output in joint.OUTPUTS if output != config.task.output]
-    return [config, *(config.changed({"task.output": output, **removed}) for output in others)]
+    return [config, *(config.changed({"task.output": output}) for output in others)]
 
 
 def _named(line: str, config: Config) -> str:

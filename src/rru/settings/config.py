@@ -38,6 +38,8 @@ from rru.suggestions import closest, did_you_mean
 Tables = dict[str, dict[str, Any]]
 """A config as stored in config.toml: plain values by table and key."""
 
+_ONLY_FOR = {"output_units": ("nade",), "key_order": ("chain", "nade")}  # settings of a task, and their outputs
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -132,8 +134,14 @@ class Config:
         return settings_of(self.kind, self.model.cell, own=self.data is not None)
 
     def changed(self, changes: Mapping[str, Any]) -> "Config":
-        """Returns a copy with some values changed, keyed by full name (`optimiser.lr`); None removes a setting."""
+        """Returns a copy with some values changed, keyed by full name (`optimiser.lr`); None removes a setting.
+
+        Another `task.output` also removes the settings that are only for the old one.
+        """
         tables = self.tables()
+        for name, outputs in _ONLY_FOR.items():
+            if changes.get("task.output", self.task.output) not in outputs:
+                tables["task"].pop(name, None)
         for name, value in changes.items():
             table, _, key = name.partition(".")
             tables.setdefault(table, {})[key] = value
@@ -235,7 +243,7 @@ def _check_name(name: str, *, own: bool) -> None:
 
 def _check_output(task: TaskSettings) -> None:
     """Checks that settings of an output are only given with that output."""
-    for name, outputs in (("output_units", ("nade",)), ("key_order", ("chain", "nade"))):
+    for name, outputs in _ONLY_FOR.items():
         if name in task.arguments and task.output not in outputs:
             wanted = " or ".join(map(repr, outputs))
             raise ValueError(f"task.{name} is only for task.output = {wanted}, got {task.output!r}")
