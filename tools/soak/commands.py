@@ -54,6 +54,7 @@ class Command:
     ) -> None:
         self.arguments, self.fault, self.clock, self.began = arguments, fault, clock, clock.now
         self.befell: list[str] = []  # faults that reached it while it ran
+        self.said = ""  # what it has printed, once it has ended
         self.output, self.end = os.pipe()  # a limit on the size of files does not hold for a pipe
         os.set_blocking(self.output, False)
         fcntl.fcntl(self.end, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -120,11 +121,10 @@ class Command:
 
     def complaint(self, code: int) -> str:
         """Returns what is wrong with how it ended; empty if nothing is."""
-        try:
-            said = os.read(self.output, 1 << 20).decode(errors="replace")
-        except BlockingIOError:
-            said = ""
+        with suppress(BlockingIOError):
+            self.said = os.read(self.output, 1 << 20).decode(errors="replace")
         os.close(self.output)
+        said = self.said
         if "HANGS" in self.befell:
             return f"took more than {PATIENCE} s: {said[-500:]}"
         expected = {0, 1, 130} if self.befell or self.arguments[0] not in ("runs", "report", "plan", "stream") else {0}

@@ -46,7 +46,7 @@ class Soak:
                 started.append(running[-1].pid)
                 if self.draw.random() < 0.3 and not full_until and (did := faults.damage(root, self.draw)):
                     self.counts[did] += 1
-                ever |= {run.path.relative_to(root) for run in find_runs(root / "runs", lambda folder, error: None)}
+                ever |= names(root)
             if disk and not full_until and self.draw.random() < 0.002:
                 faults.fill(root, self.draw.choice((0, 0, 5_000, 100_000)))
                 full_until = self.clock.now + self.draw.uniform(0.1, 2.0)
@@ -94,39 +94,43 @@ class Soak:
         while (code := command.poll()) is None:
             time.sleep(0.02)
             self.clock.tick()
-        if complaint := command.complaint(code) or (code and f"exit code {code}"):
+        if complaint := command.complaint(code) or (code and f"exit code {code}: {command.said[-500:]}"):
             raise RuntimeError(f"{shlex.join(arguments)}: {complaint}")
 
     def compare(self, root: Path, ever: set[Path]) -> None:
         """Finishes all runs and the search, trains the same ones undisturbed, and compares them."""
-        for run in find_runs(root / "runs", lambda folder, error: None):
+        for run in found_in(root):
             try:
                 run.result()
             except rru.training.RunError:
                 (run.path / "result.json").unlink()  # as the error says
-        for place in (root, self.undisturbed):
-            self.finish(SEARCH, place)
-        found = [
-            Study("bach", "rru", "smoke", seed=3, root=each / "runs").trials() for each in (root, self.undisturbed)
-        ]
-        if found[0] == found[1]:
-            self.counts["searches that are the same"] += 1
-        else:
-            self.complain("SEARCHES THAT DIFFER", str(found))
-        now = {run.path.relative_to(root) for run in find_runs(root / "runs", lambda folder, error: None)}
-        for name in sorted(ever - now):
+        unfinished = {name for name in names(root) if not self._finishes(["resume", str(name), "--threads", "1"], root)}
+        if all(self._finishes(SEARCH, place) for place in (root, self.undisturbed)):
+            self._compare_searches(root)
+        for name in sorted(ever - names(root)):
             self.complain("RUNS LOST", f"{name} is gone")
-        for name in sorted(now):
-            try:
-                self.finish(["resume", str(name), "--threads", "1"], root)
-                self._train_undisturbed(root, name)
-            except RuntimeError as error:
-                self.complain("RUNS LOST", str(error))
-                continue
+        for name in sorted(names(root) - unfinished):
+            self._train_undisturbed(root, name)
             if outcome(root / name) == outcome(self.undisturbed / name):
                 self.counts["runs that are the same"] += 1
             else:
                 self.complain("RUNS THAT DIFFER", str(name))
+
+    def _finishes(self, arguments: list[str], root: Path) -> bool:
+        try:
+            self.finish(arguments, root)
+        except RuntimeError as error:
+            self.complain("RUNS LOST", str(error))
+            return False
+        return True
+
+    def _compare_searches(self, root: Path) -> None:
+        places = (root, self.undisturbed)
+        found = [Study("bach", "rru", "smoke", seed=3, root=each / "runs").trials() for each in places]
+        if found[0] == found[1]:
+            self.counts["searches that are the same"] += 1
+        else:
+            self.complain("SEARCHES THAT DIFFER", str(found))
 
     def _train_undisturbed(self, root: Path, name: Path) -> None:
         folder = self.undisturbed / name
@@ -141,6 +145,16 @@ class Soak:
         print(f"{'kills and faults in all':<44}{faults:>8,}")
         for name, count in sorted({**dict.fromkeys(BAD, 0), **self.counts}.items()):
             print(f"{name:<44}{count:>8,}", flush=True)
+
+
+def found_in(root: Path) -> list[Run]:
+    """Returns the runs of a round."""
+    return find_runs(root / "runs", lambda folder, error: None)
+
+
+def names(root: Path) -> set[Path]:
+    """Returns the folders of the runs of a round, relative to its root."""
+    return {run.path.relative_to(root) for run in found_in(root)}
 
 
 def outcome(folder: Path) -> tuple[object, ...]:

@@ -136,9 +136,10 @@ class Study:
 
     def result_of(self, trial: Trial) -> Result:
         """Returns the result of a finished trial's run. It includes the test scores: use them only for the winner."""
-        result = Run(self.run_of(trial)).result()
+        folder = self.run_of(trial)
+        result = Run(folder).result()
         if result is None:
-            raise RunError(f"{self.run_of(trial)}: has no result; remove {self.folder} to have the study start again")
+            raise RunError(f"{folder}: has no result; `rru resume {folder}` trains it again")
         return result
 
     def importances(self) -> dict[str, float]:
