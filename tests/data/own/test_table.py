@@ -116,6 +116,12 @@ def test_a_cell_that_is_no_number_or_time_is_named_with_its_line(tmp_path):
         some["date"].times()
 
 
+def test_a_number_that_float32_does_not_hold_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "table.csv").write_text("day,load\n1,2.5\n2,1e999\n")
+    with pytest.raises(DataError, match=r"line 3: column 'load' must have numbers from -1e\+30 to 1e\+30, got '1e999'"):
+        read_table(tmp_path / "table.csv")["load"].numbers()
+
+
 def test_sizes_are_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "LINE_LIMIT", 1000)
     monkeypatch.setattr(table, "MOST_COLUMNS", 10)

@@ -31,6 +31,7 @@ CHUNK_ROWS = 20_000
 SAMPLE_LINES, SAMPLE_SIZE = 50, 1 << 16  # lines and about as many characters to find the delimiter in
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = frozenset(("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "-", "--", "?", ".", "inf", "-inf"))
+LARGEST = 1e30  # of a number: its scaled value must fit float32
 MOST_CATEGORIES = 1000
 LONGEST_CATEGORY = 100  # characters
 STRINGS = np.dtypes.StringDType()  # 16 bytes for a short text
@@ -81,10 +82,14 @@ class Column:
         return "category" if few and max(map(len, different)) <= LONGEST_CATEGORY else "text"
 
     def numbers(self) -> NDArray[np.float64]:
-        """Returns the cells (rows,) as numbers, NaN where missing; raises DataError at the first that is not one."""
+        """Returns the cells (rows,) as numbers, NaN where missing; raises DataError at the first that is unusable."""
         numbers, wrong = self._as_numbers
         if wrong is not None:
             raise self.error(wrong, f"column {self.name!r} must have numbers, got {self._shown(wrong)}")
+        if (large := np.abs(numbers) > LARGEST).any():
+            row = int(large.argmax())
+            reason = f"column {self.name!r} must have numbers from -{LARGEST:g} to {LARGEST:g}, got {self._shown(row)}"
+            raise self.error(row, reason)
         return numbers
 
     def times(self) -> NDArray[np.datetime64]:
