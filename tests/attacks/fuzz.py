@@ -4,6 +4,7 @@ Each case is made from a number, its seed, and runs in a child process, so that 
 """
 
 import argparse
+import faulthandler
 import math
 import multiprocessing
 import random
@@ -12,15 +13,26 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 ROUND = 60.0  # seconds of a child process
-PATIENCE = 600.0  # seconds that a child process may take longer: a machine may be busy
-FUZZERS = ("data", "own data", "run folder", "forged run", "weights", "study", "midi", "layer", "library")
+PATIENCE = 600.0  # seconds that a case may take: a machine may be busy
+FUZZERS = ("data", "own data", "run folder", "forged run", "weights", "study", "midi", "export", "layer", "library")
 
 
-def fuzz(name: str, seed: int, *, cases: float = math.inf, seconds: float = math.inf) -> Counter[str]:
-    """Runs cases of one kind in this process, for some time or a number. Returns how many were read or refused."""
+def fuzz(
+    name: str,
+    seed: int,
+    *,
+    cases: float = math.inf,
+    seconds: float = math.inf,
+    begin: Callable[[int], None] = lambda seed: None,
+) -> Counter[str]:
+    """Runs cases of one kind in this process, for some time or a number. Returns how many were read or refused.
+
+    `begin` is called with the seed of each case before it runs.
+    """
     from tests.attacks import fuzzers  # imports torch
 
     counts: Counter[str] = Counter()
@@ -29,6 +41,7 @@ def fuzz(name: str, seed: int, *, cases: float = math.inf, seconds: float = math
         end = time.monotonic() + seconds
         while not counts or (counts.total() < cases and time.monotonic() < end):
             seed += 1
+            begin(seed)
             try:
                 counts[run(random.Random(seed))] += 1
             except BaseException:
@@ -37,8 +50,12 @@ def fuzz(name: str, seed: int, *, cases: float = math.inf, seconds: float = math
     return counts
 
 
-def _child(name: str, seconds: float, seed: int, pipe) -> None:
-    pipe.send(fuzz(name, seed, seconds=seconds))
+def _child(name: str, seconds: float, seed: int, pipe, current) -> None:
+    def begin(seed: int) -> None:
+        current.value = seed
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)  # says where a case hangs
+
+    pipe.send(fuzz(name, seed, seconds=seconds, begin=begin))
 
 
 def main() -> int:
@@ -54,23 +71,22 @@ def main() -> int:
     from tests.attacks import fuzzers  # noqa: F401 (forked processes need not import torch again)
 
     context, end, number = multiprocessing.get_context("fork"), time.monotonic() + 60 * given.minutes, 0
+    current = context.Value("q", 0, lock=False)  # the seed of the case that runs
     names = given.only or FUZZERS
-    while time.monotonic() < end:
+    while time.monotonic() < end and len(failures) < 10:
         name = names[number % len(names)]
         number += 1
         ours, theirs = context.Pipe()
         seconds = min(ROUND, max(end - time.monotonic(), 1.0))
-        child = context.Process(target=_child, args=(name, seconds, seed + number * 10**6, theirs))
+        child = context.Process(target=_child, args=(name, seconds, seed + number * 10**6, theirs, current))
         child.start()
         theirs.close()
         try:
-            if not ours.poll(seconds + PATIENCE):
-                child.kill()
             counts.update(found := ours.recv())
             print(f"round {number}: {name}, {sum(found.values()):,} cases", flush=True)
         except EOFError:
             child.join()
-            failures.append(f"{name}, seeds from {seed + number * 10**6}: exit code {child.exitcode}")
+            failures.append(f"{name}, seed {current.value}: exit code {child.exitcode}")
             print(f"FAILED: {failures[-1]}", flush=True)
         child.join()
     for reader, count in sorted(counts.items()):

@@ -3,6 +3,7 @@
 import io
 import random
 import shutil
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,13 @@ from typer.testing import CliRunner
 
 from rru import data
 from rru.cli.commands import app
-from rru.data.own import OwnData, midi, sequences, text, texts
+from rru.data.own import _KINDS, OwnData
 from rru.data.own.table import read_table
 from rru.files import FileError
 from tests.attacks.forging import forgeries, seal
 from tests.attacks.test_fuzz import changed
 from tests.attacks.test_midi import OFF, ON, file
+from tests.data import samples
 from tests.report.samples import preset, write_run
 from tests.training.toy import train_in
 
@@ -37,21 +39,64 @@ def _zipped(members: dict[str, bytes]) -> bytes:
 
 
 _PIECES = {f"{number}.mid": file(*[ON, OFF] * (3 + number)) for number in range(4)}
-_LABELLED = {"text": "note", "label": "kind"}
-# file to change, its content, what reads it
-OWN: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
-    "table": ("table.csv", _TABLE, lambda path: [column.kind for column in read_table(path)]),
-    "labelled texts": ("table.csv", _TABLE, lambda path: texts.prepare(OwnData("texts", path, _LABELLED))),
-    "sequences": (
-        "table.csv",
-        _TABLE,
-        lambda path: sequences.prepare(OwnData("sequences", path, {"label": "kind", "sequence": "note"})),
-    ),
-    "characters": ("text.txt", _WORDS, lambda path: text.prepare_characters(OwnData("characters", path))),
-    "words": ("text.txt", _WORDS, lambda path: text.prepare_words(OwnData("words", path, {"tokenizer": "spaces"}))),
-    "bytes": ("text.txt", _WORDS, lambda path: text.prepare_bytes(OwnData("bytes", path))),
-    "midi files": ("a.zip", _zipped(_PIECES), lambda path: midi.prepare(OwnData("music", path))),
+_REVIEWS = {
+    f"{label}/{number}.txt": b"%d words, all %c" % (number, ord(label)) for label in "ab" for number in range(6)
 }
+_LABELLED = {"text": "note", "label": "kind"}
+_SEQUENCES = {"label": "kind", "sequence": "note"}
+_SERIES = {"time": "time", "target": "load", "horizon": 2}
+_CELLS = (
+    b"",
+    b"nan",
+    b"1e999",
+    b"-",
+    b'"',
+    b"2026-13-99",
+    b"0001-01-01",
+    b"9999-12-31",
+    b"9" * 400,
+    b"1e19",
+    b"-1e-29",
+    b"\0",
+    b"1,5",
+    b"0x1",
+)
+
+
+def _prepared(kind: str, **options: object) -> Callable[[Path], object]:
+    return lambda path: _KINDS[kind].prepare(OwnData(kind, path, options))
+
+
+# files, of which one is changed, and what reads them: the only file, or the folder
+OWN: dict[str, tuple[dict[str, bytes], Callable[[Path], object]]] = {
+    "table": ({"table.csv": _TABLE}, lambda path: [column.kind for column in read_table(path)]),
+    "any file": ({"table.csv": _TABLE}, lambda path: data.from_path(path, target="load", horizon=2).kind),
+    "labelled texts": ({"table.csv": _TABLE}, _prepared("texts", **_LABELLED)),
+    "sequences": ({"table.tsv": _TABLE.replace(b",", b"\t")}, _prepared("sequences", **_SEQUENCES)),
+    "series": ({"table.csv": _TABLE}, _prepared("series", **_SERIES)),
+    "series, tabs": ({"table.tsv": _TABLE.replace(b",", b"\t")}, _prepared("series", **_SERIES)),
+    "characters": ({"text.txt": _WORDS}, _prepared("characters")),
+    "words": ({"text.txt": _WORDS}, _prepared("words", tokenizer="spaces")),
+    "bytes": ({"text.txt": _WORDS}, _prepared("bytes")),
+    "label folders": (_REVIEWS, _prepared("texts")),
+    "any folder": (_REVIEWS, lambda path: data.from_path(path).kind),
+    "midi archive": ({"a.zip": _zipped(_PIECES)}, _prepared("music")),
+    "midi folder": (_PIECES, _prepared("music")),
+}
+
+
+def _changed(draw: random.Random, name: str, content: bytes) -> bytes:
+    """Changes some bytes, or some cells of a table."""
+    if name.endswith(("csv", "tsv")) and draw.random() < 0.5:
+        between = b"," if name.endswith("csv") else b"\t"
+        rows = [line.split(between) for line in content.splitlines()]
+        for _ in range(draw.randint(1, 6)):
+            row = draw.choice(rows)
+            row[draw.randrange(len(row))] = draw.choice(_CELLS)
+        return b"\n".join(between.join(row) for row in rows)
+    kinds = ("bytes", "insert", "delete", "repeat", "cut")
+    some = [(draw.random(), draw.choice(kinds), draw.randbytes(draw.randint(1, 8))) for _ in range(draw.randint(0, 4))]
+    return changed(content, some)
 
 
 def fuzzed_own_data(folder: Path) -> Fuzzer:
@@ -59,16 +104,17 @@ def fuzzed_own_data(folder: Path) -> Fuzzer:
 
     def run(draw: random.Random) -> str:
         name = draw.choice(sorted(OWN))
-        file_name, content, read = OWN[name]
-        kinds = ("bytes", "insert", "delete", "repeat", "cut")
-        some = [
-            (draw.random(), draw.choice(kinds), draw.randbytes(draw.randint(1, 8))) for _ in range(draw.randint(0, 4))
-        ]
-        (folder / file_name).write_bytes(changed(content, some))
+        files, read = OWN[name]
+        victim = draw.choice(sorted(files))
+        for each, content in files.items():
+            samples.write(folder / "own", each, _changed(draw, each, content) if each == victim else content)
         try:
-            read(folder / file_name)
+            with warnings.catch_warnings(action="error"):
+                read(folder / "own" if len(files) > 1 else folder / "own" / victim)
         except data.DataError:
             return f"own data, {name}, refused"
+        finally:
+            shutil.rmtree(folder / "own")
         return f"own data, {name}, accepted"
 
     return run

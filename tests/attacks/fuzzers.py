@@ -10,16 +10,17 @@ from typing import Any
 import torch
 
 import rru
-from rru import data
+from rru import data, tasks
 from rru.experiments.search.proposals import Proposals
 from rru.files import FileError
+from rru.inference.export import export
 from rru.inference.midi import read_midi
-from rru.inference.trained import load
+from rru.inference.trained import Trained, load
 from rru.report.gather import gather
 from rru.scan.library import Function, memory_of
 from rru.scan.native_cells import NATIVE_CELLS
 from rru.settings.ranges import Range
-from rru.training.checkpoint import Checkpoint, Checkpoints, pack
+from rru.training.checkpoint import Checkpoint, Checkpoints
 from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs
 from tests.attacks.hostile import prepare
 from tests.attacks.test_fuzz import FORMATS, changed
@@ -40,6 +41,7 @@ def make(name: str, folder: Path) -> Fuzzer:
         "forged run": fuzzed_runs,
         "run folder": _run_folder,
         "weights": _weights,
+        "export": _export,
         "study": _study,
         "midi": _midi,
         "layer": lambda folder: _layer,
@@ -117,10 +119,6 @@ def _weights(folder: Path) -> Fuzzer:
     state = {"step": 3, "moments": [torch.zeros(4), torch.zeros(2, 3)], "name": "adam"}
     Checkpoints(folder / "kept").save(Checkpoint(layer.state_dict(), state))
     kept = {path.name: path.read_bytes() for path in (folder / "kept" / "000001").iterdir()}
-    export = folder / "export"
-    export.mkdir()
-    weights = pack({name: torch.zeros(3, 4) for name in ("a", "b")})
-    config = json.dumps(preset("jsb", size="smoke").tables()).encode()
 
     def checkpoint(draw: random.Random) -> str:
         name = draw.choice(sorted(kept))
@@ -135,17 +133,49 @@ def _weights(folder: Path) -> Fuzzer:
                 samples.write(folder / "run" / "000001", key, content)
         return _ended(f"checkpoint, {name}", lambda: Checkpoints(folder / "run").load(layer.state_dict()), FileError)
 
-    def exported(draw: random.Random) -> str:
-        both = {"model.safetensors": weights, "config.json": config}
-        name = draw.choice(sorted(both))
-        content = changed(both[name], _changes(draw))
-        if name == "config.json" and draw.random() < 0.7:
-            content = json.dumps(_mutated(draw, json.loads(config))).encode()
-        for key, value in both.items():
-            (export / key).write_bytes(content if key == name else value)
-        return _ended(f"export, {name}", lambda: load(export), FileError, data.DataError)
+    return checkpoint
 
-    return lambda draw: checkpoint(draw) if draw.random() < 0.5 else exported(draw)
+
+def _export(folder: Path) -> Fuzzer:
+    """Exports that load: of music, and of text with a vocabulary."""
+    vocabulary = data.Vocabulary.of("abcdefgh", "characters")
+    kept: list[dict[str, bytes]] = []
+    for config, words in ((preset("jsb", size="smoke"), None), (preset("ptb-chars", size="smoke"), vocabulary)):
+        model = tasks.model(
+            config.kind,
+            config.model.cell,
+            config.model.arguments,
+            config.model.budget,
+            tokens=words and len(words),
+            **config.task.model_arguments,
+        )
+        trained = Trained(folder, config, model, words, {}, None, None)
+        export(trained, folder / config.kind, "safetensors")
+        kept.append({path.name: path.read_bytes() for path in sorted((folder / config.kind).iterdir())})
+
+    def run(draw: random.Random) -> str:
+        files = draw.choice(kept)
+        name = draw.choice([each for each in files if each != "README.md"])
+        content = changed(files[name], _changes(draw))
+        if name.endswith("json") and draw.random() < 0.7:
+            content = json.dumps(_mutated(draw, json.loads(files[name]))).encode()
+        if name.endswith("safetensors") and draw.random() < 0.7:
+            content = _forged_header(draw, files[name])
+        for key, value in files.items():
+            samples.write(folder / "copy", key, content if key == name else value)
+        try:
+            return _ended(f"export, {name}", lambda: load(folder / "copy"), FileError, data.DataError)
+        finally:
+            shutil.rmtree(folder / "copy")
+
+    return run
+
+
+def _forged_header(draw: random.Random, content: bytes) -> bytes:
+    """Replaces a value in the header of a safetensors file: names, dtypes, shapes and places of its tensors."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(_mutated(draw, json.loads(content[8 : 8 + size]))).encode()
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
 
 
 def _study(folder: Path) -> Fuzzer:
@@ -244,6 +274,7 @@ def _layer(draw: random.Random) -> str:
             found = _run(layer, x, state, lengths, grad)
     except REFUSALS:
         return "layer, refused"
+    torch.set_num_threads(1)  # OpenMP's threads wait for each other for seconds on a busy machine
     with torch.set_grad_enabled(grad):
         wanted = _run(twin, x, state, lengths, grad)
     loose = 1e-2 if dtype == torch.float32 else 1e-6
