@@ -1,4 +1,5 @@
 import multiprocessing
+import os
 import re
 import signal
 import sys
@@ -17,10 +18,15 @@ CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 settings.register_profile("rru", deadline=None, max_examples=15, derandomize=True)
 settings.load_profile("rru")
 
+os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start: small models are faster on one thread
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
-def _seeded():
+def _the_same_for_every_test():
     torch.manual_seed(0)
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -29,6 +35,14 @@ def _ctrl_c_interrupts():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk():
+    """No test pulls the plug, and what was written outlives a process that is killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -55,15 +69,6 @@ def own_cell(monkeypatch):
     names = {"__name__": "own_cell"}
     exec(source, names)
     return names
-
-
-@pytest.fixture
-def one_thread():
-    """Torch computes with one thread meanwhile."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

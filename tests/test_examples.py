@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests import own_files
 
@@ -18,7 +17,6 @@ def example(tmp_path, monkeypatch, capsys):
     """Runs an example in an empty folder, and returns what it prints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
-    torch.set_num_threads(1)
 
     def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])

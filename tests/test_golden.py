@@ -68,7 +68,7 @@ def test_a_finished_run_is_not_run_again_and_its_weights_evaluate_as_they_did(ru
     assert evaluate(folder, "test") == pytest.approx(before["test"], rel=1e-5)
 
 
-def test_a_killed_run_goes_on_from_its_checkpoint(runs, one_thread):
+def test_a_killed_run_goes_on_from_its_checkpoint(runs):
     folder = runs / KILLED.relative_to(GOLDEN / "runs")
     seen = []
     result = train_config(

@@ -6,7 +6,6 @@ import re
 import statistics
 
 import pytest
-import torch
 
 from benchmarks import layers
 from benchmarks.contenders import NAMES, TrainingStep, available, build
@@ -14,13 +13,6 @@ from benchmarks.shapes import SHAPES
 from benchmarks.timing import Task, interleave
 
 TINY = ["--quick", "--threads", "1"]
-
-
-@pytest.fixture(autouse=True)
-def _threads_restored():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def run(path, *arguments):

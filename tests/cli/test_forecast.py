@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from rru.cli.commands import app
@@ -15,7 +14,6 @@ def command(tmp_path, monkeypatch):
     """Runs a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
-    torch.set_num_threads(1)
 
     def run(*arguments, code=0):
         ran = CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -20,7 +20,6 @@ def rru_command(tmp_path, monkeypatch):
     """Runs a command in an empty folder; the exit code must be 0, or another if asked for."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
-    torch.set_num_threads(1)
     runner = CliRunner()
 
     def run(*arguments, code=0):
@@ -147,7 +146,6 @@ def test_names_and_files(rru_command, tmp_path):
 
 
 def test_fit_trains_any_model_and_continues_where_it_stopped(tmp_path):
-    torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(64, 5, generator=generator)
     targets = inputs @ torch.arange(5.0)

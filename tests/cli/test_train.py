@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +22,8 @@ def rru_command(tmp_path, monkeypatch):
 
 
 def smoke(*more):
-    return ("train", "bach", "--preset", "smoke", *more)
+    """The command for a training of a second, on two pieces."""
+    return ("train", "bach", "--preset", "smoke", "--set", "limit=2", "--set", "evaluation_limit=2", *more)
 
 
 @pytest.mark.parametrize("cell", ["rru", "gru", "lstm", "mogrifier"])
@@ -53,7 +55,7 @@ def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
 
 
 def test_a_seed_among_the_changes_counts(rru_command):
-    assert "bach, rru, seed 3:" in rru_command(*smoke("--set", "seed=3", "--set", "limit=1")).output
+    assert "bach, rru, seed 3:" in rru_command(*smoke("--set", "seed=3")).output
 
 
 def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
@@ -67,23 +69,24 @@ def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
 
 def test_runs_of_a_cell_can_be_told_apart(rru_command):
     for more in ((), ("--seed", "3"), ("--set", "lr=0.02"), ("--set", "budget=30k", "--set", "epochs=1")):
-        rru_command(*smoke("--cell", "lstm", "--set", "limit=2", *more))
+        rru_command(*smoke("--cell", "lstm", *more))
     head, *rows = [re.split(r" {2,}", line) for line in rru_command("runs").output.splitlines()]
     assert head[:3] == ["task", "cell", "preset"]
     shown = sorted((row[3], row[-3]) for row in rows)
     assert shown == [
-        ("0", "limit=2"),
-        ("0", "limit=2 budget=30k epochs=1"),
-        ("0", "limit=2 lr=0.02"),
-        ("3", "limit=2"),
+        ("0", "limit=2 evaluation_limit=2"),
+        ("0", "limit=2 evaluation_limit=2 budget=30k epochs=1"),
+        ("0", "limit=2 evaluation_limit=2 lr=0.02"),
+        ("3", "limit=2 evaluation_limit=2"),
     ]
     assert all(re.fullmatch(r"nll \d+\.\d{4}", row[6]) for row in rows)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", row[-2]) for row in rows)
 
 
 def test_a_run_with_a_broken_result_does_not_hide_the_others(rru_command, tmp_path):
-    for name in ("broken", "an [odd] name", "empty"):
-        rru_command(*smoke("--set", "limit=1", "--set", "epochs=1", "--run-dir", f"runs/{name}"))
+    rru_command(*smoke("--run-dir", "runs/an [odd] name"))
+    for name in ("broken", "empty"):
+        shutil.copytree(tmp_path / "runs/an [odd] name", tmp_path / "runs" / name)
     (tmp_path / "runs/broken/result.json").write_text("{")
     (tmp_path / "runs/empty/result.json").write_text("{}")
     ran = rru_command("runs")
@@ -95,7 +98,7 @@ def test_a_run_with_a_broken_result_does_not_hide_the_others(rru_command, tmp_pa
 
 
 def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
-    rru_command(*smoke("--set", "limit=1", "--set", "epochs=1", "--run-dir", "runs/mine"))
+    rru_command(*smoke("--run-dir", "runs/mine"))
     file = tmp_path / "runs/mine/result.json"
     result = json.loads(file.read_bytes())
     file.write_text(json.dumps({**result, "test": {"nll": None, "nll_per_frame": 1e30, "loss": None}}))

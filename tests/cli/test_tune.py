@@ -1,27 +1,15 @@
 """Searching by command."""
 
 import json
-import os
 import re
 import shlex
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from rru.cli.commands import app
 from rru.training import find_runs, from_config
 from tests.experiments.searcher import toy_runs
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Small models take less time on one thread; no test pulls the plug."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

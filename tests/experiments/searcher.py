@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-import torch._dynamo  # every optimiser imports it, for seconds: here that is done once, before processes fork
+import torch._dynamo  # noqa: F401 (optimisers import it, for seconds: done once, before processes fork)
 
 import rru
 from rru.experiments.search.study import Study
@@ -41,7 +41,6 @@ def study(root, **options):
 
 def search(root, count, moments=0):
     """Works on a study, and dies by SIGKILL after so many lines of code run in rru's experiments and training."""
-    torch.set_num_threads(1)
     from_config.assemble = toy_runs
     os.fsync = lambda descriptor: None
 
@@ -62,5 +61,4 @@ def search(root, count, moments=0):
 
 def search_for_real(root, count):
     """Works on a study of the chorales themselves."""
-    torch.set_num_threads(1)
     study(root).run(count)

@@ -23,9 +23,6 @@ from tests.experiments.chorales import folder, outcomes, planned, trained
 RRU, GRU = range(2)
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What comes of RRU and GRU when nothing happens to them."""

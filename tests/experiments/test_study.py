@@ -1,14 +1,12 @@
 """Searches: the paper's ranges, the same trials however they are run, and none lost or run twice."""
 
 import json
-import os
 import pickle
 import random
 import signal
 from xml.etree import ElementTree
 
 import pytest
-import torch
 
 from rru.experiments.search import proposals
 from rru.experiments.search.importance import figure
@@ -23,14 +21,9 @@ from tests.experiments.searcher import search, search_for_real, study, toy_runs
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch, request):
-    """One thread, runs of milliseconds, and no waiting for the disk."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Runs of milliseconds."""
     if "slow" not in request.keywords:
         monkeypatch.setattr(from_config, "assemble", toy_runs)
-        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    yield
-    torch.set_num_threads(threads)
 
 
 def outcome(root):

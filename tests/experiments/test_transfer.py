@@ -10,8 +10,6 @@ from rru.experiments.running.transfer import Changes, Sender
 from rru.training import Run, RunError, Stepped
 from tests.experiments.chorales import folder, outcomes, planned, trained
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp_path):
     """As a cluster does: trained in one folder, kept in another, gone on with in a third."""

@@ -1,7 +1,6 @@
 """Small trained models, made once per session."""
 
 import pytest
-import torch
 
 from rru.inference import load
 from rru.settings import presets
@@ -11,10 +10,7 @@ from rru.training import Run, train_config
 def _short_run(folder, *changes):
     """Trains a small model on the embedded chorales. Returns its folder."""
     changes = ["budget=100k", "dropout=0.3", "lr=0.01", "model.output_size=32", *changes]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # faster for such a small model
     train_config(presets.override(presets.load("bach", "rru", "demo"), changes), folder)
-    torch.set_num_threads(threads)
     return folder
 
 

@@ -67,13 +67,6 @@ def test_gradients_of_large_layers_which_torch_computes_are_the_references(varia
     assert_right(Case(variant, lengths=lengths, dropout=dropout), 1e-9)
 
 
-@pytest.fixture
-def _threads_restored(_nothing_is_small):  # small scans use one thread
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 def assert_threads_do_not_matter(case, threads):
     results = []
     for number in threads:
@@ -83,7 +76,7 @@ def assert_threads_do_not_matter(case, threads):
         assert_near(other, results[0], 1e-12)
 
 
-@pytest.mark.usefixtures("_threads_restored")
+@pytest.mark.usefixtures("_nothing_is_small")
 @every_variant
 @whole_or_ragged
 @pytest.mark.parametrize(
@@ -93,7 +86,7 @@ def test_numbers_do_not_depend_on_the_number_of_threads(variant, lengths, dropou
     assert_threads_do_not_matter(Case(variant, lengths=lengths, dropout=dropout), (1, 2, 9))  # 9: more than sequences
 
 
-@pytest.mark.usefixtures("_threads_restored")
+@pytest.mark.usefixtures("_nothing_is_small")
 @every_variant
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_numbers_do_not_depend_on_how_many_threads_share_the_weights(variant, dropout):  # of a wide layer, a few rows

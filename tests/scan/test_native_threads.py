@@ -17,12 +17,10 @@ pytestmark = pytest.mark.skipif(not BUILT, reason="needs the native library")
 @pytest.fixture
 def layer():
     """A layer large enough for two threads, its input and its outputs."""
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
     layer, x = rru.LSTM(3, 100, backend="native"), torch.randn(30, 40, 3)
     with torch.no_grad():
         yield layer, x, layer(x)[0]
-    torch.set_num_threads(before)
 
 
 def test_several_python_threads_can_scan_at_once(layer):

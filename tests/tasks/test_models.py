@@ -76,7 +76,7 @@ def test_a_task_by_name():
         tasks.load("bach", line_ends=True)
 
 
-def test_bach_is_learned(one_thread):
+def test_bach_is_learned():
     task = tasks.load("bach", limit=48, evaluation_limit=5)
     torch.manual_seed(0)
     model = task.model("gru", {}, 20_000)
