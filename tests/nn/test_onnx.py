@@ -86,9 +86,20 @@ def lengths_of(steps, batch):
     return torch.randint(1, steps + 1, (batch,))
 
 
-def test_a_text_classifier_with_lengths(tmp_path):
+class Packed(Classifier):
+    """The same, with a packed sequence."""
+
+    def forward(self, tokens, lengths):
+        packed = pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.recurrent(packed)[1][-1])
+
+
+@pytest.mark.parametrize(
+    "module", [Classifier(rru.RRU), Packed(rru.RRU, num_layers=2, bidirectional=True)], ids=["lengths", "packed"]
+)
+def test_a_text_classifier(module, tmp_path):
     check(
-        Classifier(rru.RRU),
+        module,
         lambda steps, batch: (torch.randint(0, 50, (batch, steps)), lengths_of(steps, batch)),
         ({0: BATCH, 1: STEPS}, {0: BATCH}),
         tmp_path / "m.onnx",
@@ -143,23 +154,11 @@ def test_a_single_step_of_a_cell(tmp_path):
     check(cell, lambda _, batch: (torch.randn(batch, 3), torch.randn(batch, 4)), shapes, tmp_path / "m.onnx")
 
 
-class Packed(Classifier):
-    def forward(self, tokens, lengths):
-        packed = pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False)
-        return self.head(self.recurrent(packed)[1][-1])
-
-
-@pytest.mark.parametrize(
-    ("module", "said"),
-    [
-        (Packed(rru.RRU).eval(), "cannot export a PackedSequence: give the padded input and lengths="),
-        (Classifier(rru.RRU, dropout=0.5), r"dropout cannot be exported to ONNX: call eval\(\) on the model first"),
-    ],
-)
 @pytest.mark.filterwarnings("ignore:Exporting a model while it is in training mode")
-def test_what_cannot_be_exported_is_said(module, said):
-    with pytest.raises(torch.onnx.errors.OnnxExporterError, match=said):
-        torch.onnx.export(module, (torch.ones(3, 7, dtype=torch.long), torch.tensor([7, 3, 2])), verbose=False)
+def test_dropout_cannot_be_exported():
+    module, inputs = Classifier(rru.RRU, dropout=0.5), (torch.ones(3, 7, dtype=torch.long), torch.tensor([7, 3, 2]))
+    with pytest.raises(torch.onnx.errors.OnnxExporterError, match=r"dropout cannot be exported to ONNX: call eval\(\)"):
+        torch.onnx.export(module, inputs, verbose=False)
 
 
 @pytest.mark.filterwarnings("ignore")  # it warns of much else

@@ -151,9 +151,8 @@ class Layer(nn.Module):
         return outputs.squeeze(1), first.public_state(tuple(part.squeeze(1) for part in last))
 
     def _forward_packed(self, input: PackedSequence, state: PublicState | None) -> tuple[PackedSequence, Any]:
-        if scan.onnx.is_exporting():
-            raise RuntimeError("torch.onnx.export cannot export a PackedSequence: give the padded input and lengths=")
-        x, lengths = pad_packed_sequence(input)  # (T, B, m), (B,), in the original order of sequences
+        pad = scan.onnx.pad_packed if scan.onnx.is_exporting() else pad_packed_sequence
+        x, lengths = pad(input)  # (T, B, m), (B,), in the original order of sequences
         checks.input_of(self._first, x, ranks={3: "packed from steps of (input_size,)"})
         outputs, last = self._run(x, state, lengths)
         if input.sorted_indices is not None:  # pack in the input's order, so that rows of `data` correspond

@@ -1,7 +1,7 @@
 """The scan for `torch.onnx.export`: one loop, which becomes an ONNX Scan node.
 
 The body of the loop is the cell's `step`, in torch operators, so every cell can be exported, including user-defined
-ones. Time and batch may be dynamic.
+ones. Time and batch may be dynamic. A packed sequence is exported too, up to the layer that reads it.
 """
 
 import copy
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from rru.scan import reference
 from rru.scan.reference import State
@@ -62,3 +63,28 @@ def scan(
     *last, features = scan_op(body, *([tensor.detach() for tensor in tensors] for tensors in given))
     outputs = cell.readout(features.flip(0) if reverse else features)  # (T, B, p)
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), tuple(last)
+
+
+def pad_packed(packed: PackedSequence) -> tuple[Tensor, Tensor]:
+    """Returns what `pad_packed_sequence` returns, which reads values and so cannot be exported."""
+    from torch._decomp import decomposition_table  # slow to import and rarely needed
+
+    decomposition_table[torch.ops.aten._pack_padded_sequence.default] = _pack  # the exporter knows no other
+    sizes = packed.batch_sizes  # (T,), the number of sequences that have each step
+    torch._check(sizes.shape[0] >= 1)  # type: ignore[no-untyped-call]
+    batch: Any = sizes[0].item() if packed.sorted_indices is None else packed.sorted_indices.shape[0]
+    valid = torch.arange(batch, device=sizes.device) < sizes.unsqueeze(1)  # (T, B)
+    padded = packed.data.new_zeros(sizes.shape[0], batch, *packed.data.shape[1:])
+    padded = padded.masked_scatter(valid.unsqueeze(2).to(padded.device), packed.data)  # (T, B, m)
+    lengths = valid.sum(0)
+    if packed.unsorted_indices is not None:
+        padded, lengths = padded[:, packed.unsorted_indices], lengths[packed.unsorted_indices.cpu()]
+    return padded, lengths
+
+
+def _pack(padded: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+    """`aten::_pack_padded_sequence` in operators that ONNX has. Returns data and batch sizes."""
+    padded = padded.transpose(0, 1) if batch_first else padded  # (T, B, m)
+    valid = torch.arange(padded.shape[0], device=lengths.device).unsqueeze(1) < lengths  # (T, B)
+    sizes = valid.sum(1)
+    return padded[valid.to(padded.device)], sizes[sizes > 0]
