@@ -234,9 +234,9 @@ def test_a_model_that_reads_only_the_state_under_distributed_data_parallel(proce
     assert first == second
 
 
-@pytest.mark.parametrize("variant", [*CELLS, *NATIVE], ids=str)
+@pytest.mark.parametrize("variant", [*CELLS, *NATIVE, *FUSED], ids=str)
 def test_outputs_may_be_changed_in_place_before_the_backward_pass(variant):
-    layer = variant.build(num_layers=2, bidirectional=True)
+    layer = variant.build(num_layers=2)
     x = torch.randn(5, 4, 3).double()
     layer(x)[0].mul(3).sum().backward()
     expected = [parameter.grad for parameter in layer.parameters()]

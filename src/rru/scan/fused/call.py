@@ -99,8 +99,10 @@ class Call:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
     """Returns x (T, B, m) times the transposed weight (q, m), plus the bias: (T, B, q), written to `out` if given."""
-    rows = None if out is None else out.flatten(0, 1)
-    return torch.addmm(bias, x.flatten(0, 1), weight.T, out=rows).view(*x.shape[:2], len(weight))
+    if out is None:  # not a view, which users could not change in place
+        out = x.new_empty(*x.shape[:2], len(weight))
+    torch.addmm(bias, x.flatten(0, 1), weight.T, out=out.flatten(0, 1))
+    return out
 
 
 def over_steps(gradient: Tensor, values: Tensor, out: Tensor | None = None) -> Tensor:
