@@ -121,6 +121,14 @@ def test_a_run_whose_facts_are_damaged_is_refused(trained, tmp_path):
             inference.forecast(broken, write(tmp_path, rows(0, 60)))
 
 
+def test_an_export_forecasts_as_its_run(trained, tmp_path):
+    new = write(tmp_path, rows(0, 60))
+    inference.export(trained(), tmp_path / "model", "safetensors")
+    (one,), (other,) = inference.forecast(trained(), new), inference.forecast(inference.load(tmp_path / "model"), new)
+    assert (one.quantiles == other.quantiles).all()
+    assert "inference.forecast" in (tmp_path / "model" / "README.md").read_text()
+
+
 def test_only_runs_on_series_forecast(trained):
     good = trained()
     other = inference.Trained(**{**good.__dict__, "config": presets.load("bach", "rru", "smoke")})

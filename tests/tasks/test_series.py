@@ -156,6 +156,47 @@ def test_coverage_is_the_share_of_values_inside_the_intervals(tmp_path):
     assert scores["coverage_95"] == pytest.approx(95, abs=4)
 
 
+def calibrated(tmp_path, values, learned):
+    """Returns a task and a model that is calibrated after its intervals were learned so many times too narrow."""
+    some = task(tmp_path, {"load": values}, season=1)
+    model = some.model("rru", {}, 3000)
+    with torch.no_grad():
+        model.head.bias[[0, 1, 3, 4]] = learned
+    some.calibrate(model)
+    return some, model
+
+
+@pytest.mark.parametrize("learned", [-4.0, 4.0])
+def test_calibrated_intervals_hold_their_share_however_wide_they_were_learned(tmp_path, learned):
+    noise = np.round(np.random.default_rng(0).normal(size=2000), 4)
+    some, model = calibrated(tmp_path, noise, learned)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    scores = some.evaluate(model, "test")
+    assert scores["coverage_80"] == pytest.approx(80, abs=6)
+    assert scores["coverage_95"] == pytest.approx(95, abs=4)
+    assert all((before[name] == value).all() for name, value in model.named_parameters())
+    assert "head.widening" in model.state_dict()  # kept and exported with the weights
+
+
+def test_intervals_hold_the_wild_training_part_when_validation_is_calm(tmp_path):
+    noise = np.random.default_rng(0).normal(size=600) * np.where(np.arange(600) < 480, 1.0, 0.1)
+    some, model = calibrated(tmp_path, np.round(noise, 4), 0.0)
+    assert some.evaluate(model, "train")["coverage_80"] >= 80
+
+
+def test_with_few_validation_values_the_wider_interval_holds_them_all(tmp_path):
+    some, model = calibrated(tmp_path, np.round(np.random.default_rng(1).normal(size=100), 4), 0.0)
+    assert some.evaluate(model, "valid")["coverage_95"] == 100
+
+
+def test_calibration_does_not_change_training(tmp_path):
+    some, model = calibrated(tmp_path, wave(), 0.0)
+    batch = some.epoch(torch.Generator())[0]
+    loss = some.loss(model, batch)[0]
+    model.head.widening.fill_(9.0)
+    assert some.loss(model, batch)[0] == loss
+
+
 def test_a_model_that_does_not_beat_the_baselines_says_so():
     scores = {"mase": 1.2, "mase_last": 1.5, "mase_seasonal": 1.1}
     assert tasks.verdict(scores) == (

@@ -161,6 +161,12 @@ import rru  # has the operator that the program calls
 conditions, state = torch.export.load("model.pt2").module()(inputs)
 """,
 }
+_SERIES_USE = """from rru import inference
+
+trained = inference.load(".")
+for one in inference.forecast(trained, "new.csv"):
+    print(one.name, one.quantiles)  # (horizon, 5)
+"""
 _JOINT = (
     "(steps, batch, 88) float32, 1 where a key sounds; conditions say how probable the chords of the next step are, "
     "together with the weights of the head"
@@ -176,6 +182,9 @@ _INPUTS = {
     "characters": "(steps, batch) int64, numbers of characters in vocabulary.json; logits are of the next one",
     "bytes": "(steps, batch) int64, numbers of bytes in vocabulary.json; logits are of the next one",
     "texts": "(steps, batch) int64, numbers of words in vocabulary.json; logits are of the classes in data.json",
+    "series": "(context + horizon, batch, features) float32, windows as `rru.tasks.Windows` makes them; logits are the "
+    "2.5, 10, 50, 90 and 97.5 % quantiles of each step, which `Windows.forecasts` turns into the units of the file. "
+    "The steps of the context have no meaning",
     "sequences": "(steps, batch, columns) float32, scaled as data.json says; logits are of the classes there",
 }
 _PIPELINES = {  # the Hub's task names
@@ -195,6 +204,8 @@ def card(trained: Trained, form: str) -> str:
     lines += [f"A recurrent model of {count_parameters(trained.model):,} parameters, made with `rru`.", ""]
     joint = isinstance(trained.model.head, JointHead)
     inputs, use = (_JOINT, _JOINT_USE[form]) if joint else (_INPUTS[trained.kind], _USE[form])
+    if trained.kind == "series" and form == "safetensors":
+        use = _SERIES_USE
     lines += ["## Use", "", f"`inputs`: {inputs}.", "", "```python", use.rstrip(), "```", ""]
     lines += [_OCTAVE, ""] if trained.task == "jsb" else []
     if not isinstance(trained.model, SequenceModel):

@@ -1,5 +1,6 @@
 """Forecasting: predict the next steps of a series, with intervals."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from rru.tasks.windows import OWN_FEATURES, Windows
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 """The limits of the 95 % and 80 % intervals, and the median."""
 MEDIAN = 2
+INTERVALS = {80: (1, 3), 95: (0, 4)}
+"""The intervals by their percentage: the places of their limits in QUANTILES."""
 BASELINES = (LAST, SEASONAL)
 MOST_FANS, FAN_HISTORY, MOST_HISTORY = 6, 4, 400  # series, horizons and steps that the report shows
 EVALUATED = 2000  # windows of a split, evenly spaced
@@ -28,15 +31,32 @@ EVALUATION_BATCH = 256
 
 
 class QuantileHead(nn.Linear):
-    """Returns quantiles in increasing order."""
+    """Returns quantiles in increasing order.
+
+    Outside training the intervals are `widening` times as wide as learned, see `SeriesTask.calibrate`.
+    """
+
+    widening: Tensor  # (2,), of the 80 % and 95 % intervals
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.register_buffer("widening", torch.ones(len(INTERVALS)))
 
     def forward(self, features: Tensor) -> Tensor:
         """Returns quantiles (..., Q) of features (..., p)."""
         raw = super().forward(features)
         median = raw[..., MEDIAN : MEDIAN + 1]
-        above = median + F.softplus(raw[..., MEDIAN + 1 :]).cumsum(-1)
-        below = median - F.softplus(raw[..., :MEDIAN]).flip(-1).cumsum(-1).flip(-1)
-        return torch.cat([below, median, above], dim=-1)
+        below = self._distances(raw[..., :MEDIAN].flip(-1)).flip(-1)
+        above = self._distances(raw[..., MEDIAN + 1 :])
+        return torch.cat([median - below, median, median + above], dim=-1)
+
+    def _distances(self, raw: Tensor) -> Tensor:
+        """Returns how far the limits of the intervals (..., 2) are from the median on one side."""
+        learned = F.softplus(raw).cumsum(-1)
+        if self.training:
+            return learned
+        wide = learned * self.widening
+        return torch.cat([wide[..., :1], wide.amax(-1, keepdim=True)], dim=-1)
 
 
 def series_model(cell: str, options: Mapping[str, Any], budget: int, inputs: int) -> Recurrent:
@@ -128,16 +148,59 @@ class SeriesTask(Task):
         losses = pinball(quantiles, batch.targets.nan_to_num().to(quantiles.dtype))
         return losses.mean(-1).where(there, 0).sum() / there.sum().clamp(min=1), None
 
+    def _calibrate(self, model: nn.Module) -> None:
+        """Sets how much wider than learned the intervals are: so that they hold their share of the known values.
+
+        This is split conformal prediction. A value's score is its distance from the median, in widths of the interval
+        on that side; an interval is widened to the quantile of the scores at its share. It must hold its share of the
+        validation part, which the weights were not fitted to, and of the training part, since the validation part
+        of a short series may happen to be calm.
+        """
+        head = model.head
+        assert isinstance(head, QuantileHead)
+        head.widening.fill_(1.0)
+        head.widening.copy_(torch.maximum(*(self._widening(model, split) for split in ("valid", "train"))))
+
+    def _widening(self, model: nn.Module, split: str) -> Tensor:
+        """Returns the quantiles (2,) of the scores of a split."""
+        scores = torch.cat([self._interval_scores(model, places) for places in self._evaluated(split)])  # (n, 2)
+        steps = self.windows.steps_ahead(*self._places[split].T)
+        count = len(np.unique(steps[self.windows.observed[steps]]))  # overlapping windows do not make more values
+        levels = [min(math.ceil((count + 1) * share / 100) / count, 1.0) for share in INTERVALS]
+        found = [
+            np.quantile(column, level, method="higher") for column, level in zip(scores.T.cpu(), levels, strict=True)
+        ]
+        return scores.new_tensor(found)
+
+    def _interval_scores(self, model: nn.Module, places: NDArray[np.int64]) -> Tensor:
+        """Returns the scores (n, 2) of the known values in windows, for both intervals."""
+        quantiles, targets = self._outputs(model, places)
+        median = quantiles[..., MEDIAN]
+        scores = []
+        for low, high in INTERVALS.values():
+            below, above = median - quantiles[..., low], quantiles[..., high] - median
+            scores.append(torch.maximum((median - targets) / below, (targets - median) / above))
+        return torch.stack(scores, dim=-1)[~targets.isnan()]
+
+    def _evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
+        """Yields the windows of a split, at most `EVALUATED`, a batch at a time."""
+        places = _spaced(self._places[split], EVALUATED)
+        for start in range(0, len(places), EVALUATION_BATCH):
+            yield places[start : start + EVALUATION_BATCH]
+
+    def _outputs(self, model: nn.Module, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Returns the quantiles (H, B, Q) that the model outputs for windows, and the targets (H, B)."""
+        batch = self._batch(places).to(device_of(model))
+        quantiles, _ = model(batch.inputs, skip=self.context)
+        return quantiles, batch.targets
+
     def evaluation(
         self, model: nn.Module, split: str
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], float]]:
         """Yields places (B, 2): series and last known step, the forecasts (H, B, Q) there, and the loss."""
-        for start in range(0, len(self._places[split]), EVALUATION_BATCH):
-            places = self._places[split][start : start + EVALUATION_BATCH]
-            batch = self._batch(places).to(device_of(model))
-            outputs, _ = model(batch.inputs, skip=len(batch.inputs) - len(batch.targets))
-            there = ~batch.targets.isnan()
-            loss = pinball(outputs, batch.targets.nan_to_num().to(outputs.dtype)).mean(-1)[there]
+        for places in self._evaluated(split):
+            outputs, targets = self._outputs(model, places)
+            loss = pinball(outputs, targets.nan_to_num().to(outputs.dtype)).mean(-1)[~targets.isnan()]
             found = self.windows.forecasts(places[:, 0], places[:, 1], outputs.double().cpu().numpy())
             yield places, found, float(loss.double().sum())
 
@@ -151,7 +214,7 @@ class SeriesTask(Task):
             scores = _errors(found[..., MEDIAN].T[there] - actual[there], naive)
             quantiles = torch.from_numpy(found.transpose(1, 0, 2)[there])
             scores["pinball"] = pinball(quantiles, torch.from_numpy(actual[there])).mean(-1).numpy()
-            for share, low, high in ((80, 1, 3), (95, 0, 4)):
+            for share, (low, high) in INTERVALS.items():
                 inside = (quantiles[:, low].numpy() <= actual[there]) & (actual[there] <= quantiles[:, high].numpy())
                 scores[f"coverage_{share}"] = 100.0 * inside
             for base in BASELINES:
@@ -168,8 +231,7 @@ class SeriesTask(Task):
         """Returns the last forecasts of the test part of a few series, with what came before and what came true."""
         test = self._places["test"]
         last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MOST_FANS]])
-        batch = self._batch(last).to(device_of(model))
-        outputs, _ = model(batch.inputs, skip=self.context)
+        outputs, _ = self._outputs(model, last)
         found = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)
         actual = self.windows.actual(*last.T)  # (B, H)
         names = list(self.about["series"])
@@ -235,5 +297,10 @@ def _places(series: Series, split: str, most: int) -> NDArray[np.int64]:
     places = np.concatenate(found)
     if not len(places):
         raise ValueError(f"{split} must have a window of {horizon} steps with known values, has none")
+    return _spaced(places, most)
+
+
+def _spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Returns at most so many of the windows, evenly spaced."""
     used = min(len(places), most)
     return places[np.arange(used) * len(places) // used]

@@ -87,6 +87,14 @@ class Task(ABC):
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         """Implements `evaluate` for a model in evaluation mode."""
 
+    def calibrate(self, model: nn.Module) -> None:
+        """Sets the buffers of a model that are found after an epoch, not trained, such as the width of intervals."""
+        with _evaluating(model):
+            self._calibrate(model)
+
+    def _calibrate(self, model: nn.Module) -> None:  # noqa: B027
+        """Implements `calibrate` for a model in evaluation mode."""
+
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
         """Returns whether the scores of an epoch are better than the best so far."""
         one, other = scores[self.metric.key], best[self.metric.key]

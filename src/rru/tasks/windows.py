@@ -84,7 +84,7 @@ class Windows:
     def targets(self, series: Places, origins: Places) -> NDArray[np.float32]:
         """Returns what the model is to output, (H, B): the difference to its simple forecast; NaN where not known."""
         last, starts = self._at(series, origins)
-        places = last[:, None] + np.arange(1, self.horizon + 1)
+        places = self.steps_ahead(series, origins)
         found = (self._scaled[places] - self._start(last, starts)) / self.scale("unit", series)
         return np.where(self.observed[places], found, np.nan).T.astype(np.float32)
 
@@ -98,8 +98,12 @@ class Windows:
 
     def actual(self, series: Places, origins: Places) -> NDArray[np.float64]:
         """Returns the values (B, H) to be forecast, in the units of the file; NaN where not known."""
-        places = (self.starts[series] + origins)[:, None] + np.arange(1, self.horizon + 1)
+        places = self.steps_ahead(series, origins)
         return np.where(self.observed[places], self.values[places], np.nan)
+
+    def steps_ahead(self, series: Places, origins: Places) -> Places:
+        """Returns the places (B, H) in `values` that are to be forecast."""
+        return (self.starts[series] + origins)[:, None] + np.arange(1, self.horizon + 1)
 
     def _at(self, series: Places, origins: Places) -> tuple[Places, Places]:
         return self.starts[series] + origins, self.starts[series]
