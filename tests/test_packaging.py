@@ -55,7 +55,7 @@ import torch, rru
 from rru.settings import presets
 from rru.training import train_config
 run = Path({str(tmp_path / "run")!r})
-train_config(presets.load("bach", "rru", "smoke"), run)
+train_config(presets.override(presets.load("bach", "rru", "smoke"), ["limit=2", "evaluation_limit=2"]), run)
 stream = rru.stream(rru.load(run).model)
 stream.open(["anna"])
 print(tuple(stream.step(["anna"], torch.zeros(1, 88)).shape))

@@ -106,22 +106,19 @@ def test_a_text_classifier(module, tmp_path):
     )
 
 
-@pytest.mark.parametrize("recurrent", [rru.RRU, rru.LSTM])
-def test_a_forecaster_that_hands_its_state_over(recurrent, tmp_path):
+def test_a_forecaster_that_hands_its_state_over(tmp_path):
     def inputs_of(steps, batch):
-        parts = tuple(torch.randn(1, batch, 12) for _ in recurrent.cell_class.state_names)
-        return torch.randn(steps, batch, 2), parts if len(parts) > 1 else parts[0]
+        return torch.randn(steps, batch, 2), (torch.randn(1, batch, 12), torch.randn(1, batch, 12))
 
     state = {1: BATCH}
-    shapes = ({0: STEPS, 1: BATCH}, (state, state) if recurrent is rru.LSTM else state)
-    graph = check(Forecaster(recurrent), inputs_of, shapes, tmp_path / "m.onnx")
+    shapes = ({0: STEPS, 1: BATCH}, (state, state))
+    graph = check(Forecaster(rru.LSTM), inputs_of, shapes, tmp_path / "m.onnx")
     assert sum(node.op_type == "Scan" for node in graph.node) == 1  # single steps need no loop
 
 
-@pytest.mark.parametrize("recurrent", [rru.RRU, rru.LSTM])
-def test_a_tagger_of_two_layers_and_both_directions(recurrent, tmp_path):
+def test_a_tagger_of_two_layers_and_both_directions(tmp_path):
     graph = check(
-        Tagger(recurrent),
+        Tagger(rru.RRU),
         lambda steps, batch: (torch.randint(0, 50, (steps, batch)), lengths_of(steps, batch)),
         ({0: STEPS, 1: BATCH}, {0: BATCH}),
         tmp_path / "m.onnx",

@@ -161,7 +161,7 @@ def test_compile_with_dropout_draws_a_new_mask_each_time_and_one_for_both_passes
 
 def test_compile_with_the_default_compiler():
     torch.compiler.reset()
-    model = nn.Sequential(rru.RRU(3, 4, num_layers=2, bidirectional=True), First(), nn.Linear(8, 2))
+    model = nn.Sequential(rru.RRU(3, 4, bidirectional=True), First(), nn.Linear(8, 2))
     x = torch.randn(6, 3, 3)
     compiled = torch.compile(model, fullgraph=True)
     torch.testing.assert_close(compiled(x), model(x))
