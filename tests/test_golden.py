@@ -32,7 +32,7 @@ def test_every_preset_has_its_id():
     found = {
         f"{task} {cell} {size}": presets.load(task, cell, size).id
         for task in presets.tasks()
-        for size in presets.sizes(task)
+        for size in presets.names(task)
         for cell in presets.cells()
     }
     assert found == IDS["presets"]

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rru import data, report
-from rru.report.gather import Found, gather
+from rru.report.gather import FoundRun, gather
 from rru.report.identify import all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
 from rru.training.records import CONFIG, ENVIRONMENT, METRICS, RESULT
@@ -39,7 +39,7 @@ def main() -> None:
     report.write([RUNS], "docs/results/report.html", markdown="docs/results/report.md")
 
 
-def add(run: Found, place: Path) -> None:
+def add(run: FoundRun, place: Path) -> None:
     """Copies the small files of a run."""
     folder = place / run.task / run.cell / run.folder.name
     folder.mkdir(parents=True, exist_ok=True)

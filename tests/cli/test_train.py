@@ -134,7 +134,7 @@ def test_the_demo_shows_every_cell_at_work_then_results_and_the_second_time_only
 ):
     load = presets.load
     few = ["task.limit=2", "task.evaluation_limit=2"]
-    monkeypatch.setattr(presets, "load", lambda task, cell, size: presets.override(load(task, cell, "smoke"), few))
+    monkeypatch.setattr(presets, "load", lambda task, cell, preset: presets.override(load(task, cell, "smoke"), few))
     ran = rru_command("demo")
     assert ran.exit_code == 0, ran.output
     for cell in ("rru", "gru", "lstm", "mogrifier"):

@@ -110,7 +110,7 @@ def test_table_2_has_the_papers_versions_on_the_papers_tasks(source):
     assert {entry.task for entry in plan.runs} == {"ptb-chars", "imdb", "mnist", "nottingham", "ptb-words"}
 
 
-@pytest.mark.parametrize("preset", plans.SIZES)
+@pytest.mark.parametrize("preset", plans.PRESETS)
 @pytest.mark.parametrize("name", plans.names())
 def test_no_plan_asks_for_the_same_run_twice(name, preset):
     ids = [entry.id for entry in plans.load(name, preset, seeds=(0, 1)).runs]
@@ -132,9 +132,9 @@ def test_only_the_cells_tasks_and_seeds_asked_for_in_the_plans_order():
     assert all(entry.config.schedule.seed == entry.seed for entry in plan.runs)
 
 
-def test_a_smaller_size_is_smaller():
+def test_a_smaller_preset_is_smaller():
     for name in plans.names():
-        budgets = {size: max(e.config.model.budget for e in plans.load(name, size).runs) for size in plans.SIZES}
+        budgets = {size: max(e.config.model.budget for e in plans.load(name, size).runs) for size in plans.PRESETS}
         assert budgets["paper"] >= budgets["cpu"] > budgets["smoke"]
 
 

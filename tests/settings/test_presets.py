@@ -12,7 +12,7 @@ from rru.settings import Config, presets
 from rru.tasks.models import sized_model
 from rru.training import assemble
 
-ALL = [(task, cell, size) for task in presets.tasks() for cell in presets.cells() for size in presets.sizes(task)]
+ALL = [(task, cell, size) for task in presets.tasks() for cell in presets.cells() for size in presets.names(task)]
 
 
 def jsb(*changes, cell="rru"):
@@ -22,7 +22,7 @@ def jsb(*changes, cell="rru"):
 def test_every_task_has_presets_in_three_sizes():
     assert presets.tasks() == tuple(data.CATALOGUE)
     for task in presets.tasks():
-        assert presets.sizes(task)[:3] == ("paper", "cpu", "smoke")
+        assert presets.names(task)[:3] == ("paper", "cpu", "smoke")
 
 
 def test_a_config_is_the_same_after_a_way_through_its_tables():

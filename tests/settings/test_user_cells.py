@@ -20,7 +20,7 @@ from rru.training import RunError, evaluate, find_runs, train_config
 
 def test_its_settings_are_the_rrus_where_it_knows_them(janet):
     user_cells.load(janet)
-    for size in presets.sizes("ptb-words"):
+    for size in presets.names("ptb-words"):
         mine, rrus = presets.load("ptb-words", "janet", size), presets.load("ptb-words", "rru", size)
         assert mine.model == replace(rrus.model, cell="janet", options=FrozenDict({}))
         assert replace(mine, model=rrus.model) == rrus

@@ -15,7 +15,7 @@ from rru.cli.display import download_bars, file_bar
 from rru.cli.own import Given, show_data, show_settings, with_own_data
 from rru.data import CATALOGUE, DataSet, RemoteFile, data_dir, data_set, from_path, present
 from rru.data.fetch import fetch as fetch_files
-from rru.data.verify import Verdict
+from rru.data.verify import FileCheck
 from rru.data.verify import verify as verify_files
 from rru.report.formatting import amount, counted
 from rru.settings import presets
@@ -87,7 +87,7 @@ def inspect(
     with plain_errors():
         own = from_path(path, **given.options)
         show_data(own)
-        show_settings(presets.load(own), presets.sizes(own)[0])
+        show_settings(presets.load(own), presets.names(own)[0])
 
 
 @app.command()
@@ -122,16 +122,16 @@ def verify(
         chosen = [data_set(name) for name in names or CATALOGUE]
         if not names:
             chosen = [this for this in chosen if not this.view_of and present(this, place)]
-        verdicts = []
+        checks = []
         with file_bar() as bar:
             task = bar.add_task("", total=sum(len(this.files) for this in chosen))
             for this in chosen:
                 found = verify_files(this, place, lambda path: bar.update(task, advance=1, description=path.name))
-                verdicts += [(this, verdict) for verdict in found]
-        for this, verdict in verdicts:
-            _show(this, verdict, place)
+                checks += [(this, check) for check in found]
+        for this, check in checks:
+            _show(this, check, place)
         line(f"data folder: {place}")
-        if any(verdict.state in ("wrong", "missing") for _, verdict in verdicts):
+        if any(check.state in ("wrong", "missing") for _, check in checks):
             raise typer.Exit(1)
 
 
@@ -173,6 +173,6 @@ def _fetch(this: DataSet, place: Path, force: bool) -> list[Path]:
         return fetch_files(this, place, progress, force=force)
 
 
-def _show(this: DataSet, verdict: Verdict, place: Path) -> None:
-    file = verdict.path.relative_to(place) if verdict.path.is_relative_to(place) else verdict.path
-    line(f"{this.name}: {file}: {verdict.detail}", style=COLOURS.get(verdict.state))
+def _show(this: DataSet, check: FileCheck, place: Path) -> None:
+    file = check.path.relative_to(place) if check.path.is_relative_to(place) else check.path
+    line(f"{this.name}: {file}: {check.detail}", style=COLOURS.get(check.state))

@@ -123,6 +123,6 @@ SHOWN = (
 )  # fmt: skip
 
 
-def size_of(task: str | OwnData, preset: str | None) -> str:
+def chosen_preset(task: str | OwnData, preset: str | None) -> str:
     """Returns the preset to use: the one given, or the first that the task has."""
-    return presets.sizes(task)[0] if preset is None else preset
+    return presets.names(task)[0] if preset is None else preset

@@ -68,7 +68,7 @@ def plan(
     """
     with plain_errors():
         if name is None:
-            _list_plans(preset or plans.SIZES[0])
+            _list_plans(preset or plans.PRESETS[0])
             return
         view = PlanView(_load(name, preset, cells, tasks, seeds, own, given), root, MeasuredSpeed())
         if watch:
@@ -154,11 +154,11 @@ def _load(
         data = from_path(own, **given.options)
         show_data(data)
         return plans.compare(data, preset, cells=parts[0], seeds=plans.seeds_of(seeds), changes=given.changes)
-    return plans.load(name, preset or plans.SIZES[0], cells=parts[0], tasks=parts[1], seeds=plans.seeds_of(seeds))
+    return plans.load(name, preset or plans.PRESETS[0], cells=parts[0], tasks=parts[1], seeds=plans.seeds_of(seeds))
 
 
 def _list_plans(preset: str) -> None:
-    presets.choice("preset", preset, plans.SIZES)
+    presets.choice("preset", preset, plans.PRESETS)
     for name in plans.names():
         one = plans.load(name, preset)
         line(f"{name:<26}{len(one.runs):>4} runs  {one.title}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from rru.cli.console import columns, line, out, plain_errors, shown, warn_damaged
 from rru.cli.train import ROOT, Root
 from rru.report.formatting import NONE, score
-from rru.report.gather import Found, gather
+from rru.report.gather import FoundRun, gather
 from rru.report.identify import origin
 from rru.training.records import last_change
 
@@ -65,7 +65,7 @@ def _print(rows: Sequence[list[str]]) -> None:
         line(each)
 
 
-def _row(run: Found) -> list[str]:
+def _row(run: FoundRun) -> list[str]:
     """Return the values of a run in the order of `HEAD`."""
     came_from = origin(run)
     seed = NONE if run.seed is None else str(run.seed)

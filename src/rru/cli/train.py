@@ -10,7 +10,7 @@ import typer
 from rru.cli.console import command, line, plain_errors, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import show_result, watched
-from rru.cli.own import Given, show_data, show_settings, size_of, with_own_data
+from rru.cli.own import Given, chosen_preset, show_data, show_settings, with_own_data
 from rru.data import OwnData
 from rru.settings import Config, presets
 from rru.training import Run, joined, run_folder, stop_on_signals, tensorboard, train_config
@@ -79,11 +79,11 @@ def train(
         chosen = given.task(task)
         if isinstance(chosen, OwnData):
             show_data(chosen)
-        size = size_of(chosen, preset)
+        preset = chosen_preset(chosen, preset)
         changes = [*given.changes, *seeded, *(changes or [])]
-        config = presets.override(presets.load(chosen, cell, size), changes)
+        config = presets.override(presets.load(chosen, cell, preset), changes)
         if isinstance(chosen, OwnData) or dry_run:
-            show_settings(config, size)
+            show_settings(config, preset)
         if dry_run:
             return
         _run(config, run_dir or run_folder(config, ROOT), device, threads, data_dir, events)

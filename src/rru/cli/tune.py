@@ -9,7 +9,7 @@ from rich.table import Table
 from rru.cli.console import command, err, line, out, plain_errors, prose, warn, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import TrainingBars
-from rru.cli.own import Given, show_data, size_of, with_own_data
+from rru.cli.own import Given, chosen_preset, show_data, with_own_data
 from rru.cli.train import ROOT, Cell, Device, Root, Seed, Task, Threads, set_threads
 from rru.data import OwnData
 from rru.experiments.search.importance import figure
@@ -58,7 +58,7 @@ def tune(
         if isinstance(chosen, OwnData):
             show_data(chosen)
         changes = [*given.changes, *(changes or [])]
-        preset = size_of(chosen, preset)
+        preset = chosen_preset(chosen, preset)
         study = Study(chosen, cell, preset, changes=changes, seed=seed, prune=prune, root=root)
         if not show:
             line(f"{study.config.task.name}, {cell}, {counted(trials, 'trial')}, seed {seed}: {study.folder}")

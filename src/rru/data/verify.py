@@ -24,7 +24,7 @@ REVIEWS_HASH = "sha256:6d7be2e31aff852a49a2077491b88103855543023173c4de6702634e7
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileCheck:
     """The result of checking one file of a data set.
 
     **Arguments:**
@@ -40,7 +40,7 @@ class Verdict:
     detail: str
 
 
-def verify(data_set: DataSet, folder: Path, watch: Callable[[Path], object] | None = None) -> list[Verdict]:
+def verify(data_set: DataSet, folder: Path, watch: Callable[[Path], object] | None = None) -> list[FileCheck]:
     """Check all files of a data set. Files that cannot be read are reported as wrong, not raised.
 
     **Arguments:**
@@ -49,40 +49,40 @@ def verify(data_set: DataSet, folder: Path, watch: Callable[[Path], object] | No
     - `folder`: the data folder, from `rru.data.data_dir`.
     - `watch`: called with each file before it is read.
 
-    **Returns:** one verdict per file.
+    **Returns:** one check per file.
     """
     if data_set.embedded:
-        return [Verdict(Path("rru/data") / f"{data_set.name}.npz", "embedded", "embedded in the package")]
+        return [FileCheck(Path("rru/data") / f"{data_set.name}.npz", "embedded", "embedded in the package")]
     found = present(data_set, folder)
-    verdicts = []
+    checks = []
     for part in found.parts if found else [Part(file, folder / file.path, "") for file in data_set.files]:
         if watch is not None:
             watch(part.path)
         try:
-            verdicts.append(_check(data_set, folder, part))
+            checks.append(_check(data_set, folder, part))
         except (DataError, OSError) as error:
-            verdicts.append(Verdict(part.path, "wrong", f"WRONG: {error}"))
-    return verdicts
+            checks.append(FileCheck(part.path, "wrong", f"WRONG: {error}"))
+    return checks
 
 
-def _check(data_set: DataSet, folder: Path, part: Part) -> Verdict:
+def _check(data_set: DataSet, folder: Path, part: Part) -> FileCheck:
     """Checks the hash of the file, else of its content, else its counts."""
     file, path = part.remote, part.path
     if not path.exists():
-        return Verdict(path, "missing", "missing")
+        return FileCheck(path, "missing", "missing")
     if path.is_file() and _may_match(path, file) and pooch.hashes.hash_matches(path, file.hash):
-        return Verdict(path, "as published", f"as published ({_algorithm(file.hash)})")
+        return FileCheck(path, "as published", f"as published ({_algorithm(file.hash)})")
     if not part.form:
-        return Verdict(path, "wrong", f"WRONG: not the published file, which has the hash {file.hash}")
+        return FileCheck(path, "wrong", f"WRONG: not the published file, which has the hash {file.hash}")
     expected = REVIEWS_HASH if data_set.kind == "reviews" else file.content
     if expected is None:
         counts = _check_counts(data_set, folder, path)
-        return Verdict(path, "same counts", f"differs from the published file (content checked: {counts})")
+        return FileCheck(path, "same counts", f"differs from the published file (content checked: {counts})")
     got = _reviews_hash(part) if data_set.kind == "reviews" else content_hash(part, _algorithm(expected))
     if got != expected:
-        return Verdict(path, "wrong", f"WRONG: hash of the content must be {expected}, got {got}")
+        return FileCheck(path, "wrong", f"WRONG: hash of the content must be {expected}, got {got}")
     content = _describe_content(data_set, file)
-    return Verdict(path, "same content", f"differs from the published file (content checked: {content})")
+    return FileCheck(path, "same content", f"differs from the published file (content checked: {content})")
 
 
 def _may_match(path: Path, file: RemoteFile) -> bool:

@@ -18,7 +18,7 @@ MARKS = 60
 
 
 @dataclass
-class Line:
+class Curve:
     """A line to draw: `index` chooses colour and shape; each point is x, y, its tooltip, and its deviation if any."""
 
     index: int
@@ -32,7 +32,7 @@ def curve(section: Section) -> Markup | None:
     (axis,) = section.points[0].at
     lines = []
     for index, points in enumerate(section.lines.values()):
-        line = Line(index)
+        line = Curve(index)
         for point in points:
             told = descriptions.tip(descriptions.facts(section, point))
             if point.diverged:
@@ -50,7 +50,7 @@ def convergence(section: Section) -> Markup | None:
     lines = []
     for index, (name, points) in enumerate(section.lines.items()):
         for run in (run for point in points for run in point.runs if run.curve):
-            line = Line(index)
+            line = Curve(index)
             every = math.ceil(len(run.curve) / MARKS)
             for place, (epoch, value) in enumerate(run.curve):
                 kept = place % every == 0 or epoch == run.best_epoch
@@ -94,7 +94,7 @@ class Frame:
         return TOP + (HEIGHT - TOP - BOTTOM) * min(max(part, -1.0), 2.0)
 
 
-def _chart(lines: Sequence[Line], section: Section, across: str, upwards: str, said: str) -> Markup | None:
+def _chart(lines: Sequence[Curve], section: Section, across: str, upwards: str, said: str) -> Markup | None:
     xs = [x for line in lines for x, *_ in line.points] + [x for line in lines for x, _ in line.failed]
     ys = [y for line in lines for _, y, *_ in line.points]
     if not ys:
@@ -141,7 +141,7 @@ def axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
     return parts
 
 
-def _drawn(line: Line, frame: Frame) -> list[Markup]:
+def _drawn(line: Curve, frame: Frame) -> list[Markup]:
     """Draw a line, its deviation band and its marks. If one mark is the best, the others show only on hover."""
     series = f"series-{line.index}"
     places = [(frame.x(x), frame.y(y)) for x, y, *_ in line.points]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rru.report.formatting import NONE, duration, score, setting, whole
-from rru.report.gather import Found
+from rru.report.gather import FoundRun
 from rru.report.results import Point, Section
 
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
@@ -50,7 +50,7 @@ def tip(told: Mapping[str, str]) -> str:
     return "\n".join([head[1], *(f"{name}: {value}" for name, value in rest)])
 
 
-def numbers(run: Found) -> dict[str, tuple[float | None, str]]:
+def numbers(run: FoundRun) -> dict[str, tuple[float | None, str]]:
     """Return the numbers that tables of runs show, by name, each as a number and as text."""
     return {
         "test": (run.test, score(run.test)),
@@ -69,7 +69,7 @@ def blank(value: float | None) -> str:
     return "" if value is None else repr(value)
 
 
-def account(run: Found) -> list[str]:
+def account(run: FoundRun) -> list[str]:
     """Explain in sentences how a run got its test score."""
     if run.metric is None:
         return []

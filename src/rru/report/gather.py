@@ -18,7 +18,7 @@ WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder m
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRun:
     """A run.
 
     **Arguments:**
@@ -103,12 +103,12 @@ class Found:
         return str(values.get(name, ""))[:WORD] if isinstance(values, Mapping) else ""
 
 
-def gather(roots: Iterable[Path]) -> list[Found]:
+def gather(roots: Iterable[Path]) -> list[FoundRun]:
     """Read all runs below some folders, each once, in the order of their names."""
-    found: dict[Path, Found] = {}
+    found: dict[Path, FoundRun] = {}
 
     def damaged(folder: Path, error: FileError) -> None:
-        found.setdefault(folder.resolve(), Found(folder, problems=(str(error)[:SENTENCE],)))
+        found.setdefault(folder.resolve(), FoundRun(folder, problems=(str(error)[:SENTENCE],)))
 
     for root in roots:
         for run in find_runs(root, damaged):
@@ -120,9 +120,9 @@ def gather(roots: Iterable[Path]) -> list[Found]:
     return _twins(list(found.values()))
 
 
-def _twins(found: list[Found]) -> list[Found]:
+def _twins(found: list[FoundRun]) -> list[FoundRun]:
     """Mark duplicates: of runs with the same settings and seed only one counts, preferably one that has ended."""
-    chosen: dict[tuple[str, int | None], Found] = {}
+    chosen: dict[tuple[str, int | None], FoundRun] = {}
     for run in sorted(found, key=lambda run: run.status not in ENDED):
         if run.known:
             chosen.setdefault((run.group, run.seed), run)
@@ -132,10 +132,10 @@ def _twins(found: list[Found]) -> list[Found]:
     ]
 
 
-def _read(run: Run) -> Found:
+def _read(run: Run) -> FoundRun:
     """Read a run. If a part cannot be read, record a problem and read the rest."""
     problems: list[str] = []
-    found = Found(run.path, run.tables)
+    found = FoundRun(run.path, run.tables)
     try:
         found = replace(found, known=run.config)
     except (RunError, TypeError, AttributeError) as error:
@@ -163,7 +163,7 @@ def _read(run: Run) -> Found:
     return replace(found, problems=tuple(problem[:SENTENCE] for problem in problems), music=_music(run.path))
 
 
-def _with_metrics(found: Found, run: Run, problems: list[str]) -> Found:
+def _with_metrics(found: FoundRun, run: Run, problems: list[str]) -> FoundRun:
     """Add the contents of metrics.jsonl: the learning curve, and the progress of an unfinished run."""
     try:
         epochs = run.epochs(problems)
@@ -191,7 +191,7 @@ def _with_metrics(found: Found, run: Run, problems: list[str]) -> Found:
     )
 
 
-def _with_result(found: Found, content: Mapping[str, Any], problems: list[str]) -> Found:
+def _with_result(found: FoundRun, content: Mapping[str, Any], problems: list[str]) -> FoundRun:
     """Add the contents of result.json, ignoring values that this version of rru would not write."""
     names, wrong = {entry.name for entry in fields(Result)}, wrong_values(content)
     for what, keys in (("lacks", names - set(content)), ("also has", set(content) - names)):

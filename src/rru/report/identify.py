@@ -11,7 +11,7 @@ from typing import Any
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
 from rru.report.formatting import setting
-from rru.report.gather import Found
+from rru.report.gather import FoundRun
 from rru.settings import Config, presets
 from rru.settings.presets import auto
 from rru.tasks import joint
@@ -36,42 +36,42 @@ class Origin:
         return " ".join(f"{name.partition('.')[2]}={setting(value)}" for name, value in self.changes.items())
 
 
-def origin(run: Found) -> Origin:
+def origin(run: FoundRun) -> Origin:
     """Find the preset of a run or of its plan; if there is none, the preset closest to its settings."""
     if not run.known:
         return Origin("", {})
-    mine, preset = _flat(run.known), preset_of(run)
+    mine = _flat(run.known)
     found = []
-    for size, theirs in _candidates(run, preset).items():
+    for preset, theirs in _candidates(run, preset_of(run)).items():
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-        found.append(Origin(size, {name: mine.get(name, "none") for name in names}))
+        found.append(Origin(preset, {name: mine.get(name, "none") for name in names}))
     return min(found, key=lambda one: len(one.changes), default=Origin("", {}))
 
 
-def _candidates(run: Found, preset: str) -> dict[str, Mapping[str, Any]]:
-    """Return the settings of the presets that a run may come from, by size."""
+def _candidates(run: FoundRun, preset: str) -> dict[str, Mapping[str, Any]]:
+    """Return the settings of the presets that a run may come from, by name."""
     if run.known is None or run.known.data is None:
-        sizes = presets.sizes(run.task) if preset == OWN else (preset,)
-        return {size: _preset(run.task, run.cell, size) for size in sizes}
+        names = presets.names(run.task) if preset == OWN else (preset,)
+        return {preset: _preset(run.task, run.cell, preset) for preset in names}
     own = run.known.tables()["data"]
     found: dict[str, Mapping[str, Any]] = {}
-    for size in auto.SIZES:
+    for preset in auto.PRESETS:
         try:
-            tables = presets.derived(run.known.kind, run.about["statistics"], run.cell, size)
-            found[size] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": own})))
+            tables = presets.derived(run.known.kind, run.about["statistics"], run.cell, preset)
+            found[preset] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": own})))
         except (ArithmeticError, KeyError, IndexError, TypeError, ValueError):  # data.json may have anything in it
             return {}
     return found
 
 
-def own_plans(runs: Iterable[Found]) -> list[tuple[Plan, list[str]]]:
+def own_plans(runs: Iterable[FoundRun]) -> list[tuple[Plan, list[str]]]:
     """Return a table and convergence for each of the user's own data, with a line for all settings run on it."""
     by_data: dict[tuple[str, str], dict[str, PlannedRun]] = {}
     for run in sorted(runs, key=lambda run: (_place(run.cell), run.group)):
         if run.known is None or run.known.data is None:
             continue
         came_from = origin(run)
-        changed = [came_from.preset] if came_from.preset not in ("", auto.SIZES[0]) else []
+        changed = [came_from.preset] if came_from.preset not in ("", auto.PRESETS[0]) else []
         line = ", ".join([line_of(run), *changed, *([came_from.text] if came_from.text else [])])
         config = run.known.changed({SEED: 0})
         entries = by_data.setdefault((run.task, run.known.data.hash), {})
@@ -89,8 +89,8 @@ def _place(cell: str) -> int:
 
 
 @cache
-def _preset(task: str, cell: str, size: str) -> Mapping[str, Any]:
-    return MappingProxyType(_flat(presets.load(task, cell, size)))
+def _preset(task: str, cell: str, preset: str) -> Mapping[str, Any]:
+    return MappingProxyType(_flat(presets.load(task, cell, preset)))
 
 
 def _flat(config: Config) -> dict[str, Any]:
@@ -103,24 +103,28 @@ def _flat(config: Config) -> dict[str, Any]:
 @cache
 def all_plans() -> list[tuple[Plan, list[str]]]:
     """Return every plan for every preset and task, with the ids of its entries; presets without plans come last."""
-    found = [plans.load(name, size, tasks=plans.tasks(name, size)) for size in plans.SIZES for name in plans.names()]
+    found = [
+        plans.load(name, preset, tasks=plans.tasks(name, preset)) for preset in plans.PRESETS for name in plans.names()
+    ]
     return [(plan, [entry.id for entry in plan.runs]) for plan in (*found, *_other_presets())]
 
 
 def _other_presets() -> Iterator[Plan]:
     """Yield the presets that no plan has, such as the demo's, as a table and as convergence."""
     lines = {entry.cell: entry.line for entry in plans.load("table1", tasks=["jsb"]).runs}
-    sizes = dict.fromkeys(size for task in presets.tasks() for size in presets.sizes(task) if size not in plans.SIZES)
-    for size in sizes:
+    names = dict.fromkeys(
+        preset for task in presets.tasks() for preset in presets.names(task) if preset not in plans.PRESETS
+    )
+    for preset in names:
         entries = [
             PlannedRun(task, _named(lines.get(cell, cell), config), {}, config)
             for task in presets.tasks()
-            if size in presets.sizes(task)
+            if preset in presets.names(task)
             for cell in presets.cells()
-            for config in _outputs(presets.load(task, cell, size))
+            for config in _outputs(presets.load(task, cell, preset))
         ]
-        yield Plan("results", size, "Results", "table", False, entries)
-        yield Plan("convergence", size, "Convergence", "convergence", False, entries)
+        yield Plan("results", preset, "Results", "table", False, entries)
+        yield Plan("convergence", preset, "Convergence", "convergence", False, entries)
 
 
 def _outputs(config: Config) -> list[Config]:
@@ -141,9 +145,9 @@ def _presets() -> dict[str, str]:
     """Return the preset of every config in a preset or plan, by its id with seed 0."""
     known: dict[str, str] = {}
     for task in presets.tasks():
-        for size in presets.sizes(task):
+        for preset in presets.names(task):
             for cell in presets.cells():
-                known.setdefault(presets.load(task, cell, size).id, size)
+                known.setdefault(presets.load(task, cell, preset).id, preset)
     for plan, ids in all_plans():
         for key in ids:
             known.setdefault(key, plan.preset)
@@ -160,14 +164,14 @@ def _lines() -> dict[str, str]:
     return known
 
 
-def preset_of(run: Found) -> str:
+def preset_of(run: FoundRun) -> str:
     """Return the preset that a run's settings belong to, directly or through a plan; empty if unknown."""
     if run.known and run.known.data:
         return YOURS
     return _presets().get(run.group, OWN) if run.known else ""
 
 
-def line_of(run: Found) -> str:
+def line_of(run: FoundRun) -> str:
     """Return the cell or version of a run, as named in tables."""
     if run.known and run.known.data:
         return CELLS.get(run.cell, run.cell)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from rru.data import SPLITS
 from rru.report import formatting, svg
 from rru.report.fans import Picture, fans
-from rru.report.gather import SENTENCE, WORD, Found
+from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
 from rru.training.records import count
 
@@ -47,19 +47,19 @@ class OwnPart:
     runs: Sequence[OwnRun]
 
 
-def own_parts(found: Sequence[Found]) -> list[OwnPart]:
+def own_parts(found: Sequence[FoundRun]) -> list[OwnPart]:
     """Return the parts of all own data, in the order of their runs."""
-    by_data: dict[tuple[str, str], list[Found]] = {}
+    by_data: dict[tuple[str, str], list[FoundRun]] = {}
     for run in found:
         if run.known is not None and run.known.data is not None:
             by_data.setdefault((run.task, run.known.data.hash), []).append(run)
     return [_part(runs) for runs in by_data.values()]
 
 
-def _part(runs: Sequence[Found]) -> OwnPart:
+def _part(runs: Sequence[FoundRun]) -> OwnPart:
     first = runs[0]
     assert first.known is not None
-    lines: dict[str, Found] = {}
+    lines: dict[str, FoundRun] = {}
     for run in sorted(runs, key=lambda run: run.seed or 0):
         if run.counts:
             lines.setdefault(run.group, run)
@@ -74,7 +74,7 @@ def _part(runs: Sequence[Found]) -> OwnPart:
     )
 
 
-def _run(run: Found) -> OwnRun:
+def _run(run: FoundRun) -> OwnRun:
     came_from = origin(run)
     line = ", ".join(part for part in (line_of(run), f"preset {came_from.preset}", came_from.text) if part)
     label = run.metric.label if run.metric else ""

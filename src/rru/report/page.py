@@ -16,11 +16,11 @@ import rru
 from rru.files import FileError, read_file
 from rru.report import descriptions, formatting
 from rru.report.figures import Figure, figure
-from rru.report.gather import SENTENCE, WORD, Found
+from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
 from rru.report.own import own_parts
 from rru.report.results import Report
-from rru.report.tables import Table, rankings, tables
+from rru.report.tables import ResultsTable, rankings, tables
 from rru.settings import toml
 
 ABOUT = {
@@ -42,12 +42,12 @@ class Chapter:
 
     preset: str
     about: str
-    tables: list[Table]
+    tables: list[ResultsTable]
     figures: list[Figure]
 
 
 @dataclass(frozen=True)
-class Music:
+class MusicFiles:
     """The pictures and sounds in a run's folder: name, kind and content of each; and what could not be read."""
 
     files: list[tuple[str, str, str]]
@@ -112,7 +112,7 @@ def statuses(report: Report) -> dict[str, int]:
     return {status: found.count(status) for status in sorted(set(found))}
 
 
-def row(number: int, run: Found) -> dict[str, Any]:
+def row(number: int, run: FoundRun) -> dict[str, Any]:
     """Return what the page shows of a run."""
     music, came_from = _music(run), origin(run)
     return {
@@ -132,7 +132,7 @@ def row(number: int, run: Found) -> dict[str, Any]:
     }
 
 
-def _twin(run: Found) -> list[str]:
+def _twin(run: FoundRun) -> list[str]:
     return [] if run.twin is None else [f"does not count: {run.twin} has the same settings and seed"]
 
 
@@ -165,7 +165,7 @@ def _history(entries: list[Any]) -> Iterator[tuple[str, str]]:
             yield f"resumed at step {entry.get('step')}"[:WORD], said[:SENTENCE]
 
 
-def _music(run: Found) -> Music:
+def _music(run: FoundRun) -> MusicFiles:
     files, problems = [], []
     for path in run.music[:MOST_MEDIA]:
         kind, limit = MEDIA[path.suffix]
@@ -177,7 +177,7 @@ def _music(run: Found) -> Music:
             files.append((path.name, kind, f"data:{kind};base64,{content}"))
     if len(run.music) > MOST_MEDIA:
         problems.append(f"music/ has {len(run.music)} files; the first {MOST_MEDIA} are shown")
-    return Music(files, problems)
+    return MusicFiles(files, problems)
 
 
 def _part(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rru.experiments.plans import Plan, PlannedRun
 from rru.report import statistics
-from rru.report.gather import Found, gather
+from rru.report.gather import FoundRun, gather
 from rru.report.identify import all_plans, own_plans, preset_of
 from rru.settings import Config
 from rru.tasks import Metric, metric_of
@@ -33,7 +33,7 @@ class Point:
     cell: str
     at: Mapping[str, float]
     config: Config
-    runs: tuple[Found, ...]
+    runs: tuple[FoundRun, ...]
 
     @property
     def tests(self) -> dict[int, float]:
@@ -167,7 +167,7 @@ class Report:
     """
 
     roots: tuple[Path, ...]
-    runs: tuple[Found, ...]
+    runs: tuple[FoundRun, ...]
     sections: Mapping[str, Sequence[Section]]
     notes: tuple[str, ...]
 
@@ -188,7 +188,7 @@ def build(roots: Iterable[Path]) -> Report:
     order = sorted(sections, key=lambda preset: _rank(preset, _has_results(sections[preset])))
     ranks = {preset: rank for rank, preset in enumerate(order)}
 
-    def place(run: Found) -> tuple[Any, ...]:
+    def place(run: FoundRun) -> tuple[Any, ...]:
         preset = preset_of(run)
         return _rank(preset, run.counts), ranks.get(preset, len(order)), run.task, _loss(run)
 
@@ -196,7 +196,7 @@ def build(roots: Iterable[Path]) -> Report:
     return Report(roots, tuple(sorted(found, key=place)), ordered, tuple(notes))
 
 
-def _loss(run: Found) -> float:
+def _loss(run: FoundRun) -> float:
     """Return the test score of a run that counts, negated if necessary so that lower is better."""
     if not run.counts or run.test is None or run.metric is None:
         return 0.0
@@ -212,9 +212,9 @@ def _rank(preset: str, has_result: bool) -> tuple[bool, bool]:
     return preset == TRIAL, not has_result
 
 
-def _sections(found: Iterable[Found]) -> dict[str, list[Section]]:
+def _sections(found: Iterable[FoundRun]) -> dict[str, list[Section]]:
     """Return the plans that have runs. Plans share settings; a plan is left out if others already show all its runs."""
-    groups: dict[str, list[Found]] = {}
+    groups: dict[str, list[FoundRun]] = {}
     for run in found:
         if run.known and run.twin is None:
             groups.setdefault(run.group, []).append(run)
@@ -234,8 +234,8 @@ def _sections(found: Iterable[Found]) -> dict[str, list[Section]]:
     return sections
 
 
-def _section(plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: Mapping[str, list[Found]]) -> Section:
-    def runs(key: str) -> tuple[Found, ...]:
+def _section(plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: Mapping[str, list[FoundRun]]) -> Section:
+    def runs(key: str) -> tuple[FoundRun, ...]:
         return tuple(sorted(groups.get(key, []), key=lambda run: run.seed or 0))
 
     points = [Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()]

@@ -62,7 +62,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultsTable:
     """A plan's table at one preset: `lines` are the names of its columns."""
 
     name: str
@@ -82,14 +82,14 @@ class Table:
         return any(len(entry.point.tests) > 1 for row in self.rows for entry in row.entries)
 
 
-def tables(sections: Sequence[Section]) -> list[Table]:
+def tables(sections: Sequence[Section]) -> list[ResultsTable]:
     """Return the tables of a preset."""
     by_plan: dict[str, list[Section]] = {}
     for section in sections:
         if section.shows == "table":
             by_plan.setdefault(section.name, []).append(section)
     return [
-        Table(name, found[0].preset, found[0].title, list(found[0].lines), [_row(section) for section in found])
+        ResultsTable(name, found[0].preset, found[0].title, list(found[0].lines), [_row(section) for section in found])
         for name, found in by_plan.items()
     ]
 

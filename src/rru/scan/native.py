@@ -9,7 +9,7 @@ from torch import Tensor
 from rru.scan import native_calls, native_operator
 from rru.scan.library import COMPUTED_IN
 from rru.scan.native_autograd import differentiate, remember
-from rru.scan.native_calls import Call
+from rru.scan.native_calls import ScanSpec
 from rru.scan.native_cells import NATIVE_CELLS, NativeCell
 from rru.scan.recording import PLAIN, is_recorded
 from rru.scan.reference import State
@@ -28,7 +28,7 @@ def scan(
     lengths = None if lengths is None else laid_out(lengths, torch.int64)
     tensors = [inputs, *before, *weights]
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    call = Call(cell.kernel, native_step.options, cell.dropout, reverse, cell.options)
+    call = ScanSpec(cell.kernel, native_step.options, cell.dropout, reverse, cell.options)
     if is_recorded() or not PLAIN.issuperset(map(type, tensors)):
         fixed = lengths, seed, call.dropout, list(call.options), reverse, save, call.cell_options
         outputs, *results = native_operator.forward(call.kernel, inputs, before, weights, *fixed)
@@ -44,7 +44,13 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, call: Call, states: int, lengths: Tensor | None, seed: Tensor | None, x: Tensor, *tensors: Tensor
+        ctx: Any,
+        call: ScanSpec,
+        states: int,
+        lengths: Tensor | None,
+        seed: Tensor | None,
+        x: Tensor,
+        *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         """Returns outputs (T, B, p) and the last state. `tensors`: the initial state, then the weights."""
         state, weights = tensors[:states], tensors[states:]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rru.scan import reference
-from rru.scan.native_calls import Call
+from rru.scan.native_calls import ScanSpec
 from rru.scan.native_cells import NATIVE_CELLS
 from rru.scan.operator import registered
 
@@ -17,7 +17,7 @@ Backward = Callable[..., list[Tensor | None]]
 
 def remember(
     ctx: Any,
-    call: Call,
+    call: ScanSpec,
     x: Tensor,
     state: Sequence[Tensor],
     weights: Sequence[Tensor],
@@ -51,7 +51,7 @@ def differentiate(
 
 
 def _differentiable(
-    call: Call,
+    call: ScanSpec,
     gradients: list[Tensor],
     x: Tensor,
     state: list[Tensor],

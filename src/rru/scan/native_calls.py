@@ -17,7 +17,7 @@ _SMALL = (
 )
 
 
-class Call(NamedTuple):
+class ScanSpec(NamedTuple):
     """What a scan computes, besides its tensors. `options` are the cell's, in the order of its `Options`."""
 
     kernel: str
@@ -58,7 +58,7 @@ def scan_numbers(
 @functools.lru_cache(maxsize=1024)
 def _function(
     name: str,
-    call: Call,
+    call: ScanSpec,
     dtype: torch.dtype,
     x_shape: torch.Size,
     n: int,
@@ -75,7 +75,7 @@ def _function(
 
 def _function_for(
     name: str,
-    call: Call,
+    call: ScanSpec,
     x: Tensor,
     n: int,
     lengths: Tensor | None,
@@ -100,7 +100,7 @@ def _allocate(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | Non
 
 
 def allocate_results(
-    call: Call, x: Tensor, state: Sequence[Tensor], lengths: Tensor | None, save: bool
+    call: ScanSpec, x: Tensor, state: Sequence[Tensor], lengths: Tensor | None, save: bool
 ) -> list[Tensor]:
     """Allocates [outputs, *saved, *last state] for the forward loop to write to."""
     cell, n = NATIVE_CELLS[call.kernel], state[0].shape[1]
@@ -111,7 +111,7 @@ def allocate_results(
 
 
 def forward(
-    call: Call,
+    call: ScanSpec,
     x: Tensor,
     state: Sequence[Tensor],
     weights: Sequence[Tensor],
@@ -130,7 +130,7 @@ def forward(
 
 
 def backward(
-    call: Call,
+    call: ScanSpec,
     gradients: Sequence[Tensor],
     x: Tensor,
     state: Sequence[Tensor],

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rru.scan import native_calls
 from rru.scan.native_autograd import differentiate, remember
-from rru.scan.native_calls import Call
+from rru.scan.native_calls import ScanSpec
 
 
 @torch.library.custom_op("rru::native_forward", mutates_args=(), device_types="cpu")
@@ -28,7 +28,7 @@ def forward(
     cell_options: str = "",
 ) -> list[Tensor]:
     """Returns [outputs (T, B, p), *saved, *last state], as `native_calls.forward` does."""
-    call = Call(kernel, tuple(options), dropout, reverse)
+    call = ScanSpec(kernel, tuple(options), dropout, reverse)
     return native_calls.forward(call, x, state, weights, lengths, seed, save)
 
 
@@ -46,7 +46,7 @@ def _(
     save: bool,
     cell_options: str = "",
 ) -> list[Tensor]:
-    return native_calls.allocate_results(Call(kernel, tuple(options), dropout, reverse), x, state, lengths, save)
+    return native_calls.allocate_results(ScanSpec(kernel, tuple(options), dropout, reverse), x, state, lengths, save)
 
 
 @torch.library.custom_op("rru::native_backward", mutates_args=(), device_types="cpu")
@@ -64,7 +64,7 @@ def backward(
     reverse: bool,
 ) -> list[Tensor]:
     """Returns the gradients of [x, *state, *weights], as `native_calls.backward` does."""
-    call = Call(kernel, tuple(options), dropout, reverse)
+    call = ScanSpec(kernel, tuple(options), dropout, reverse)
     found = native_calls.backward(call, gradients, x, state, weights, saved, lengths, seed)
     return [_own(gradient) for gradient in found if gradient is not None]
 
@@ -82,7 +82,7 @@ def _(
 
 
 def backward_call(
-    call: Call,
+    call: ScanSpec,
     gradients: list[Tensor],
     x: Tensor,
     state: list[Tensor],
@@ -101,7 +101,14 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     kernel, x, state, weights, lengths, seed, dropout, options, reverse, _, cell_options = inputs
     ctx.mark_non_differentiable(*output[1 : -len(state)])
     remember(
-        ctx, Call(kernel, tuple(options), dropout, reverse, cell_options), x, state, weights, lengths, seed, output
+        ctx,
+        ScanSpec(kernel, tuple(options), dropout, reverse, cell_options),
+        x,
+        state,
+        weights,
+        lengths,
+        seed,
+        output,
     )
 
 

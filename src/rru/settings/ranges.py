@@ -40,7 +40,7 @@ def ranges(config: Config, preset: str) -> dict[str, Range]:
     **Arguments:**
 
     - `config`: the config, from `rru.settings.presets.load`.
-    - `preset`: the size it was loaded with.
+    - `preset`: the preset it was loaded with.
     """
     known, table, task = config.settings, _read(), config.task.name
     declared = {name: setting.declared.option for name, setting in known.items()}

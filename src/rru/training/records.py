@@ -54,7 +54,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricsLine:
     """A line of metrics.jsonl.
 
     **Arguments:**
@@ -136,7 +136,7 @@ def last_error(folder: Path) -> str:
         return ""
 
 
-def read_lines(path: Path, damages: list[str], limit: int = METRICS_LIMIT) -> Iterator[Line]:
+def read_lines(path: Path, damages: list[str], limit: int = METRICS_LIMIT) -> Iterator[MetricsLine]:
     """Yields the lines of metrics.jsonl. Skips damaged lines; an incomplete last line is no damage.
 
     **Arguments:**
@@ -158,7 +158,7 @@ def read_lines(path: Path, damages: list[str], limit: int = METRICS_LIMIT) -> It
         raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _parsed(file: IO[bytes], path: Path, damages: list[str]) -> Iterator[Line]:
+def _parsed(file: IO[bytes], path: Path, damages: list[str]) -> Iterator[MetricsLine]:
     number, more = 0, 0
     while text := file.readline(LINE_LIMIT):
         number += 1
@@ -181,7 +181,7 @@ def _parsed(file: IO[bytes], path: Path, damages: list[str]) -> Iterator[Line]:
         damages.append(f"{path}: {more} more lines are damaged and left out")
 
 
-def _line(text: bytes) -> Line | None:
+def _line(text: bytes) -> MetricsLine | None:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -191,10 +191,10 @@ def _line(text: bytes) -> Line | None:
     epoch, step = count(content.get("epoch")), count(content.get("step", 0))
     if epoch is None or step is None or not isinstance(content.get("kind"), str):
         return None
-    return Line(text, content, epoch, step)
+    return MetricsLine(text, content, epoch, step)
 
 
-def epoch_of(line: Line) -> Epoch | None:
+def epoch_of(line: MetricsLine) -> Epoch | None:
     """Returns the scores in a line; None if it does not close an epoch."""
     if not line.closes_epoch:
         return None

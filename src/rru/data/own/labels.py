@@ -31,7 +31,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Part:
+class SplitItems:
     """The items of a split."""
 
     contents: list[Any]
@@ -52,10 +52,10 @@ class Part:
         return np.array([place[label] for label in self.labels], np.min_scalar_type(len(classes)))
 
 
-def divided(own: "OwnData", items: Mapping[str, Items], keys: Mapping[str, Sequence[str]]) -> dict[str, Part]:
+def divided(own: "OwnData", items: Mapping[str, Items], keys: Mapping[str, Sequence[str]]) -> dict[str, SplitItems]:
     """Returns the items of each split: a tenth of every class is held out, unless the user gave the split."""
     _check_classes(own, items["train"])
-    parts = {split: Part([], []) for split in SPLITS}
+    parts = {split: SplitItems([], []) for split in SPLITS}
     first = items["train"]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(first.labels))}
     chosen = stratified(keys["train"], [numbers[label] for label in first.labels], own.missing)
@@ -87,7 +87,7 @@ def _check_classes(own: "OwnData", items: Items) -> None:
 
 
 def about_of(
-    own: "OwnData", parts: Mapping[str, Part], items: Mapping[str, Items], what: str, more: str
+    own: "OwnData", parts: Mapping[str, SplitItems], items: Mapping[str, Items], what: str, more: str
 ) -> dict[str, Any]:
     """Returns what is known about labelled items: classes, balance, copies, and a summary that ends in `more`."""
     classes = parts["train"].classes

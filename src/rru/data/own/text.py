@@ -38,7 +38,7 @@ MOST_WORDS = 4_000_000  # different words that are counted; if there are more, t
 CODE_POINTS = 0x110000
 SAMPLE = 1 << 20  # bytes that tell which tokenizer to use
 
-Part = tuple[Path, int, int]  # file, first byte, last byte
+ByteRange = tuple[Path, int, int]  # file, first byte, last byte
 Encode = Callable[[str], NDArray[Any]]
 
 
@@ -111,9 +111,9 @@ def tokenizer_for(path: Path) -> str:
     return "spaces" if alone > attached else "punctuation"
 
 
-def _parts(own: "OwnData") -> dict[str, list[Part]]:
+def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
     """Returns the parts of files that each split has: of one file by position, of a folder by file."""
-    splits: dict[str, list[Part]] = {split: [] for split in SPLITS}
+    splits: dict[str, list[ByteRange]] = {split: [] for split in SPLITS}
     for split, place in own.places.items():
         missing = own.missing if split == "train" else ()
         if place.is_dir():
@@ -146,7 +146,7 @@ def _copies(own: "OwnData") -> list[str]:
     return notes
 
 
-def _pieces(parts: Iterable[Part], whole_words: bool = False) -> Iterator[str]:
+def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[str]:
     """Yields the text of parts of files, a piece at a time; raises DataError where it is not UTF-8, or binary."""
     for number, (path, start, end) in enumerate(parts):
         decoder, done, tail = codecs.getincrementaldecoder("utf-8")(), start, "\n" if number else ""
@@ -194,7 +194,9 @@ def _code_points(piece: str) -> NDArray[np.uint32]:
     return np.frombuffer(piece.encode("utf-32-le"), np.uint32)
 
 
-def _encoded(parts: dict[str, list[Part]], vocabulary: Vocabulary, encode: Encode, by: str, own: "OwnData") -> Prepared:
+def _encoded(
+    parts: dict[str, list[ByteRange]], vocabulary: Vocabulary, encode: Encode, by: str, own: "OwnData"
+) -> Prepared:
     arrays = {
         split: _joined(map(encode, _pieces(some, whole_words=by == "words")), vocabulary.dtype)
         for split, some in parts.items()

@@ -13,7 +13,7 @@ for run in plan.runs:
 
 from rru.experiments.plans.plan import (
     COMPARE,
-    SIZES,
+    PRESETS,
     Plan,
     PlannedRun,
     compare,
@@ -24,4 +24,4 @@ from rru.experiments.plans.plan import (
     tasks,
 )
 
-__all__ = ["COMPARE", "SIZES", "Plan", "PlannedRun", "compare", "load", "names", "number_text", "seeds_of", "tasks"]
+__all__ = ["COMPARE", "PRESETS", "Plan", "PlannedRun", "compare", "load", "names", "number_text", "seeds_of", "tasks"]

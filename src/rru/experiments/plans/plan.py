@@ -12,7 +12,7 @@ from typing import Any
 from rru.data import OwnData
 from rru.settings import Config, presets
 
-SIZES = ("paper", "cpu", "smoke")
+PRESETS = ("paper", "cpu", "smoke")
 SEEDS_LIMIT = 1000
 COMPARE = "compare"
 """The name of the plan that compares cells on a user's own data."""
@@ -64,7 +64,7 @@ class Plan:
     **Arguments:**
 
     - `name`: its name in `plans.toml`.
-    - `preset`: the size of its configs: `paper`, `cpu` or `smoke`.
+    - `preset`: the preset of its configs: `paper`, `cpu` or `smoke`.
     - `title`: the title of the table or figure.
     - `shows`: `table`, `grid` (two axes), `curve` (one axis) or `convergence`.
     - `in_paper`: whether the table or figure is in the paper.
@@ -165,7 +165,7 @@ def compare(
     - `seeds`: the plan has each run once for each seed.
     - `changes`: as for `presets.override`.
     """
-    preset, seeds, changes = preset or presets.sizes(own)[0], tuple(seeds), tuple(changes)
+    preset, seeds, changes = preset or presets.names(own)[0], tuple(seeds), tuple(changes)
     names = {about["cell"]: line for line, about in _read()["lines"]["cells"].items()}
     kept = _filtered("cell", cells, names, [cell for cell in presets.cells() if cell not in names])
     configs = {cell: presets.override(presets.load(own, cell, preset), changes) for cell in kept}
@@ -197,13 +197,13 @@ def _table(name: str, preset: str) -> dict[str, Any]:
     table = dict(_read()["plans"][name])
     if "follows" in table:
         table = presets.merged(_read()["plans"][table.pop("follows")], table)
-    at_size = table.get(preset, {})
-    return presets.merged({key: value for key, value in table.items() if key not in SIZES}, at_size)
+    at_preset = table.get(preset, {})
+    return presets.merged({key: value for key, value in table.items() if key not in PRESETS}, at_preset)
 
 
 def _parts(name: str, preset: str) -> list[dict[str, Any]]:
     """Returns the tables of a plan's parts, or its own table if it has no parts."""
-    table = _table(presets.choice("plan", name, names()), presets.choice("preset", preset, SIZES))
+    table = _table(presets.choice("plan", name, names()), presets.choice("preset", preset, PRESETS))
     return [_table(part, preset) | {"lines": table["lines"]} for part in table.get("parts", ())] or [table]
 
 

@@ -84,7 +84,7 @@ class Study:
 
     **Arguments:**
 
-    - `task`, `cell`, `preset`: as for `presets.load`; `preset` is its `size`.
+    - `task`, `cell`, `preset`: as for `presets.load`.
     - `changes`: as for `presets.override`. The settings they change are not searched.
     - `seed`: the random seed of the proposals and of every run.
     - `prune`: end a trial early if it is worse than the median of earlier generations at the same epoch.
@@ -103,7 +103,7 @@ class Study:
         root: Path = Path("runs"),
     ) -> None:
         changes = [*changes, f"schedule.seed={seed}"]
-        preset = preset or presets.sizes(task)[0]
+        preset = preset or presets.names(task)[0]
         config = presets.load(task, cell, preset)
         fixed = presets.changed(config, changes)
         self.config = presets.override(config, changes)

@@ -109,7 +109,7 @@ def _(
 
 
 def _backward_call(
-    call: native_calls.Call,
+    call: native_calls.ScanSpec,
     gradients: list[Tensor],
     x: Tensor,
     state: list[Tensor],
@@ -126,7 +126,7 @@ def _backward_call(
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     kernel, x, state, weights, lengths, seed, dropout, options, reverse, _, autocast, cell_options = inputs
     ctx.mark_non_differentiable(*output[1 : -len(state)])
-    call = native_calls.Call(kernel, tuple(options), dropout, reverse, cell_options, autocast)
+    call = native_calls.ScanSpec(kernel, tuple(options), dropout, reverse, cell_options, autocast)
     remember(ctx, call, x, state, weights, lengths, seed, output)
 
 

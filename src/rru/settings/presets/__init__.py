@@ -1,4 +1,4 @@
-"""Presets: the settings of every task and cell, as in the paper and in smaller sizes.
+"""Presets: the settings of every task and cell, as in the paper and smaller.
 
 ```python
 from rru.settings import presets
@@ -8,13 +8,13 @@ config = presets.override(config, ["lr=0.001", "model.budget=2M"])
 ```
 
 Each task has one TOML file. The table `[common]` applies to all cells; `[rru]`, `[gru]`, `[lstm]` and `[mogrifier]`
-apply to one. Together they define the size `paper`. Every other table, such as `[cpu]` or `[smoke]`, is a size: it
-overrides settings for all cells, and a table below it, such as `[smoke.rru]`, overrides them for one cell. A file that
-`follows` another inherits its settings and overrides some; all files follow `defaults.toml`.
+apply to one. Together they define the preset `paper`. Every other table, such as `[cpu]` or `[smoke]`, is one more:
+it overrides settings for all cells, and a table below it, such as `[smoke.rru]`, overrides them for one cell. A file
+that `follows` another inherits its settings and overrides some; all files follow `defaults.toml`.
 """
 
 from rru.settings.cells import cells
-from rru.settings.presets.loading import choice, derived, load, merged, sizes, tasks
+from rru.settings.presets.loading import choice, derived, load, merged, names, tasks
 from rru.settings.presets.overrides import changed, override
 
-__all__ = ["cells", "changed", "choice", "derived", "load", "merged", "override", "sizes", "tasks"]
+__all__ = ["cells", "changed", "choice", "derived", "load", "merged", "names", "override", "tasks"]

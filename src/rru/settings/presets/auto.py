@@ -9,7 +9,7 @@ from typing import Any
 
 from rru.settings.tables import LANGUAGE
 
-SIZES = ("auto", "smoke")
+PRESETS = ("auto", "smoke")
 MOST_WINDOWS = 8_000  # of series, in an epoch
 BATCHES = 100  # an epoch should have as many, if the data allows it
 LEAST_BATCH, MOST_BATCH = 4, 64

@@ -16,7 +16,7 @@ from rru.suggestions import did_you_mean
 
 _FOLDER = resources.files("rru.settings.presets")
 _DEFAULTS = "defaults"
-_SIZES = ("paper", "cpu", "smoke")
+_EVERYWHERE = ("paper", "cpu", "smoke")
 
 
 def tasks() -> tuple[str, ...]:
@@ -24,48 +24,48 @@ def tasks() -> tuple[str, ...]:
     return tuple(name for name in data.CATALOGUE if _FOLDER.joinpath(f"{name}.toml").is_file())
 
 
-def sizes(task: str | OwnData) -> tuple[str, ...]:
-    """Returns the sizes of a task's presets: `paper`, `cpu`, `smoke`, and any others its file has.
+def names(task: str | OwnData) -> tuple[str, ...]:
+    """Returns the names of the presets of a task: `paper`, `cpu`, `smoke`, and any others its file has.
 
     A user's own data has `auto` and `smoke`.
     """
     if isinstance(task, OwnData):
-        return auto.SIZES
+        return auto.PRESETS
     tables = _read(choice("task", task, tasks()))
-    more = (name for name in tables if name not in ("common", *cells(), *_SIZES))
-    return (*_SIZES, *more)
+    more = (name for name in tables if name not in ("common", *cells(), *_EVERYWHERE))
+    return (*_EVERYWHERE, *more)
 
 
-def load(task: str | OwnData, cell: str = "rru", size: str | None = None) -> Config:
+def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> Config:
     """Loads the preset of a task and cell; raises ValueError if there is none.
 
     **Arguments:**
 
     - `task`: one of `tasks()`, or a user's own data.
     - `cell`: one of `cells()`. A user cell gets the RRU's settings where they apply.
-    - `size`: `paper`: exactly as in the paper; `cpu`: about ten minutes on two cores, with the same budget for all
-      cells; `smoke`: seconds. For own data `auto`, derived from its size, or `smoke`. Default: the first of `sizes`.
+    - `preset`: `paper`: exactly as in the paper; `cpu`: about ten minutes on two cores, with the same budget for all
+      cells; `smoke`: seconds. For own data `auto`, derived from its size, or `smoke`. Default: the first of `names`.
     """
-    size = choice("preset", sizes(task)[0] if size is None else size, sizes(task))
+    preset = choice("preset", names(task)[0] if preset is None else preset, names(task))
     choice("cell", cell, cells())
     if isinstance(task, OwnData):
-        found = derived(task.kind, task.statistics, cell, size)
+        found = derived(task.kind, task.statistics, cell, preset)
         return Config.of(merged(found, {"task": {"name": task.name}, "data": DataSettings.tables_of(task)}))
     tables = _read(choice("task", task, tasks()))
     kind = data.data_set(task).kind
     found = merged(tables["common"], _of_cell(tables, kind, cell))
-    if size != "paper":
-        for_all = {name: table for name, table in tables[size].items() if name in TABLES}
-        found = merged(found, for_all, _of_cell(tables[size], kind, cell))
+    if preset != "paper":
+        for_all = {name: table for name, table in tables[preset].items() if name in TABLES}
+        found = merged(found, for_all, _of_cell(tables[preset], kind, cell))
     return Config.of(merged(found, {"task": {"name": task}, "model": {"cell": cell}}))
 
 
-def derived(kind: str, statistics: Mapping[str, Any], cell: str, size: str) -> dict[str, Any]:
+def derived(kind: str, statistics: Mapping[str, Any], cell: str, preset: str) -> dict[str, Any]:
     """Returns the settings of own data, without its name and place, from its kind and counts; see `auto.py`."""
     found = merged(
         _read(_DEFAULTS)["common"], auto.settings(kind, statistics), _of_cell(auto.of_cell(kind), kind, cell)
     )
-    if size == "smoke":
+    if preset == "smoke":
         found = merged(found, auto.smoke(kind, statistics), _of_cell(auto.SMOKE_OF_CELL, kind, cell))
     return merged(found, {"model": {"cell": cell}})
 
