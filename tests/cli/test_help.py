@@ -18,9 +18,10 @@ def commands(group=None, path=()):
 
 
 @pytest.mark.parametrize(("words", "command"), [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()])
-def test_help_loses_no_brackets_and_breaks_no_sentence(words, command):
-    texts = [command.help, *(getattr(param, "help", None) for param in command.params)]
-    for text in filter(None, texts):
+def test_help_is_there_loses_no_brackets_and_breaks_no_sentence(words, command):
+    texts = {words[-1]: command.help} | {param.name: param.help for param in command.params}
+    for name, text in texts.items():
+        assert text, f"{name} has no help"
         assert Text.from_markup(text).plain == text.replace("\\[", "["), "rich takes brackets as markup"
         assert all("\n" not in paragraph.strip() for paragraph in text.split("\n\n"))
     assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0

@@ -20,8 +20,7 @@ from rru.inference import export, load
 from rru.inference.export import card
 
 CASES = {
-    "rru, two layers of words": ("ptb-words", "rru", ()),
-    "lstm, two layers of music": ("bach", "lstm", ("num_layers=2",)),
+    "lstm, two layers of words": ("ptb-words", "lstm", ("num_layers=2",)),
     "rru, chords": ("bach", "rru", ("output=nade",)),
     "gru, reviews": ("imdb", "gru", ()),
     "rru, images": ("mnist", "rru", ()),

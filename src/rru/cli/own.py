@@ -27,7 +27,7 @@ _TEST = Annotated[Path | None, typer.Option(help=_SPLIT.format("test"), rich_hel
 _TRANSPOSE = Annotated[
     int | None,
     typer.Option(
-        min=0, max=87, help="For MIDI: transpose training pieces by up to so many semitones.", rich_help_panel=PANEL
+        min=0, max=87, help="For MIDI: also train on pieces moved by up to this many semitones.", rich_help_panel=PANEL
     ),
 ]
 
@@ -85,7 +85,8 @@ def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
 
     signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
     own = [parameter for name, parameter in signature.parameters.items() if name != "given"]
-    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in extra]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(name, keyword, default=None, annotation=hint) for name, hint in extra.items()]
     wrapped.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {name: hint for name, hint in hints.items() if name != "given"} | extra
     return wrapped

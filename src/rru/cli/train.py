@@ -35,7 +35,7 @@ Preset = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same result.")]
-Device = Annotated[str, typer.Option(help="Device to train on: cpu, cuda, cuda:1, ...")]
+Device = Annotated[str, typer.Option(help="The device to use: cpu, cuda, cuda:1, ...")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. Default: torch's choice.")]
 RunPlace = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `rru runs` lists them.")]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]

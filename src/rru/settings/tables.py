@@ -127,12 +127,12 @@ class DataSettings:
 
     tokenizer: Annotated[
         str | None,
-        Option("how a text is divided into words", choices=("punctuation", "spaces")),
+        Option("how to split a text into words", choices=("punctuation", "spaces")),
         Rule(kinds=("words",), chosen=True),
     ] = None
     vocabulary: Annotated[
         int | None,
-        Option("the most words to know; default 10,000", at_least=10, at_most=1_000_000),
+        Option("maximum number of words in the vocabulary; default 10,000", at_least=10, at_most=1_000_000),
         Rule(kinds=("words", "texts"), chosen=True),
     ] = None
     grid: Annotated[
@@ -145,27 +145,31 @@ class DataSettings:
         str | None, Option("the column with the class to predict"), Rule(kinds=("texts", "sequences"), chosen=True)
     ] = None
     sequence: Annotated[
-        str | None, Option("the column that tells sequences apart"), Rule(kinds=("sequences",), chosen=True)
+        str | None,
+        Option("the column that says which sequence a row belongs to"),
+        Rule(kinds=("sequences",), chosen=True),
     ] = None
     target: Annotated[str | None, Option("the column to forecast"), _SERIES] = None
-    horizon: Annotated[int | None, Option("how many steps to forecast", at_least=1), _SERIES] = None
-    id: Annotated[str | None, Option("the column that tells several series apart"), _SERIES] = None
+    horizon: Annotated[int | None, Option("number of steps to forecast", at_least=1), _SERIES] = None
+    id: Annotated[str | None, Option("the column that says which series a row belongs to"), _SERIES] = None
     time: Annotated[
         str | None,
-        Option("the column with times, to sort the rows of a sequence by or to forecast"),
+        Option("the column with times, by which rows are sorted"),
         Rule(kinds=("sequences", "series"), chosen=True),
     ] = None
     columns: Annotated[
         str | None,
-        Option("the columns with numbers to read, separated by commas; to forecast also 'all'"),
+        Option("the numeric columns to use as inputs, separated by commas; for forecasts also 'all'"),
         Rule(kinds=("sequences", "series"), chosen=True),
     ] = None
-    known: Annotated[str | None, Option("the same, of columns that are known in advance"), _SERIES] = None
+    known: Annotated[
+        str | None, Option("input columns whose future values are known in advance, separated by commas"), _SERIES
+    ] = None
     calendar: Annotated[
-        bool | None, Option("whether to learn from the hour, the weekday and the time of the year"), _SERIES
+        bool | None, Option("whether to use the hour, the weekday and the time of year as inputs"), _SERIES
     ] = None
     frequency: Annotated[str | None, Option("the time between steps, such as 30min, h, D, W or M"), _SERIES] = None
-    season: Annotated[int | None, Option("after how many steps a pattern repeats", at_least=1), _SERIES] = None
+    season: Annotated[int | None, Option("number of steps after which a pattern repeats", at_least=1), _SERIES] = None
 
     @classmethod
     def tables_of(cls, given: own.OwnData) -> dict[str, Any]:

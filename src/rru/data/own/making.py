@@ -94,21 +94,22 @@ def from_csv(
     To forecast series:
 
     - `target`: the column to forecast.
-    - `horizon`: how many steps to forecast.
+    - `horizon`: number of steps to forecast.
     - `time`: the column with times. Default: the first that has times, if there is one.
-    - `id`: the column that tells several series apart.
+    - `id`: the column that says which series a row belongs to.
     - `columns`: other columns to learn from, separated by commas, or `all`. Default: none.
-    - `known`: the same, of columns that are known in advance, such as prices or holidays.
-    - `calendar`: whether to learn from the hour, the weekday and the time of the year.
+    - `known`: input columns whose future values are known in advance, such as prices or holidays.
+    - `calendar`: whether to use the hour, the weekday and the time of year as inputs.
     - `frequency`: the time between steps, such as `h`, `30min`, `D`, `W` or `M`; values in between are averaged.
       Default: found from the times.
-    - `season`: after how many steps a pattern repeats. Default: from the frequency, else found in the values.
+    - `season`: number of steps after which a pattern repeats. Default: from the frequency, else found in the values.
 
     To classify texts or sequences:
 
     - `label`: the column with the class.
     - `text`: the column with texts to classify. Default: classify numbers.
-    - `sequence`: the column that tells sequences apart. Default: each row is a sequence, and its columns are its steps.
+    - `sequence`: the column that says which sequence a row belongs to. Default: each row is a sequence, and its columns
+      are its steps.
     - `time`: the column to sort the rows of a sequence by. Default: the order in the table.
     - `columns`: the columns with the numbers of sequences, separated by commas. Default: all with numbers.
     - `vocabulary`: for texts, the most words to know. Default: 10,000.
@@ -132,7 +133,7 @@ def from_csv(
 
 def _series(path: Place, options: Mapping[str, Any], valid: Place | None, test: Place | None) -> OwnData:
     if options["horizon"] is None:
-        raise ValueError("--horizon must be given with --target: how many steps to forecast")
+        raise ValueError("--horizon must be given with --target: number of steps to forecast")
     for name in ("horizon", "season"):
         if options[name] is not None and options[name] < 1:
             raise ValueError(f"{name} must be at least 1, got {options[name]}")
