@@ -61,6 +61,7 @@ struct GruForward : Gru<T> {
       second.put_transposed(row_of(this->weight_h, candidate, n), n, n, m, 0);
       second.put_bias(this->bias + candidate, n, 0);
     }
+    this->finish_packing(first), this->finish_packing(second);
   }
 
   struct Scratch {
@@ -147,6 +148,7 @@ struct GruBackward : Gru<T> {
     if (reset_after) grad_inner = in.tensor<T>("grad_inner", {steps, batch, n});
     gates_to_h.put(this->weight_h, 2 * n, n, 0, 0);
     candidate_to_h.put(row_of(this->weight_h, 2 * static_cast<size_t>(n), n), n, n, 0, 0);
+    this->finish_packing(gates_to_h), this->finish_packing(candidate_to_h);
   }
 
   struct Scratch {

@@ -46,6 +46,17 @@ void on_threads(int threads, Pool::Task task, void* context) {
   Pool().run(threads, task, context);
 }
 
+static std::atomic<bool> dots_allowed{true};
+
+bool has_bfloat16_dots() {
+#if defined(RRU_X86)
+  static const bool found = Processor().avx512_bf16;
+  return found && dots_allowed;
+#else
+  return false;
+#endif
+}
+
 void set_error(const char* message) { std::snprintf(last_error, sizeof last_error, "%s", message); }
 }  // namespace rru
 
@@ -58,6 +69,10 @@ RRU_EXPORT const char* rru_instruction_sets() {
 #endif
   return "portable";
 }
+
+// Returns whether code for AVX-512 uses AVX512_BF16. Tests can switch that off.
+RRU_EXPORT int rru_bfloat16_dots() { return rru::has_bfloat16_dots(); }
+RRU_EXPORT void rru_allow_bfloat16_dots(int allowed) { rru::dots_allowed = allowed != 0; }
 
 // Returns the error message of the last call on this thread that returned 2.
 RRU_EXPORT const char* rru_error() { return rru::last_error; }

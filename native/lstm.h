@@ -36,6 +36,7 @@ struct LstmBase : Scan<T> {
     packed.put_transposed(weight_x, 4 * n, m, 0, 0);
     packed.put_transposed(weight_h, 4 * n, n, m, 0);
     packed.put_bias(bias, 4 * n, 0);
+    this->finish_packing(packed);
     return packed;
   }
 
@@ -152,6 +153,7 @@ struct LstmBackward : Lstm<T> {
 
   explicit LstmBackward(Arguments& in) : Lstm<T>(in, backward), grad(in, *this), to_h(4 * n, n) {
     to_h.put(this->weight_h, 4 * n, n, 0, 0);
+    this->finish_packing(to_h);
   }
 
   struct Scratch {

@@ -64,6 +64,8 @@ struct MogrifierForward : Mogrifier<T> {
       packed.put_bias(round.bias, round.target, 0);
       widest_target = std::max(widest_target, packed.padded());
     }
+    for (auto* all : {&to_narrow, &to_target})
+      for (Packed<T>& matrix : *all) this->finish_packing(matrix);
   }
 
   struct Scratch {
@@ -156,6 +158,9 @@ struct MogrifierBackward : Mogrifier<T> {
         to_source.emplace_back(round.target, round.source).put(round.weight_b, round.target, round.source, 0, 0);
       }
     }
+    this->finish_packing(to_x), this->finish_packing(to_h);
+    for (auto* all : {&to_narrow, &to_source})
+      for (Packed<T>& matrix : *all) this->finish_packing(matrix);
   }
 
   struct Scratch {

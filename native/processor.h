@@ -9,6 +9,7 @@ namespace rru {
 struct Processor {
   bool avx2 = false;    // with FMA
   bool avx512 = false;  // F, DQ and VL
+  bool avx512_bf16 = false;
 
   Processor() {
     unsigned a, b, c, d;
@@ -18,6 +19,7 @@ struct Processor {
     const uint64_t saved = saved_registers();  // those that the system saves when it switches threads
     avx2 = bit(b, 5) && (saved & 0x06) == 0x06;
     avx512 = avx2 && bit(b, 16) && bit(b, 17) && bit(b, 31) && (saved & 0xe6) == 0xe6;
+    avx512_bf16 = avx512 && bit(b, 30) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && bit(a, 5);  // 30: BW
   }
 
  private:

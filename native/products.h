@@ -24,7 +24,7 @@ struct Packed {
   };
 
   int depth, columns, panels;
-  bool packed;
+  bool packed, halves = false;  // `halves`: the data are pairs of bfloat16, see bfloat16.h
   Buffer<T> data;
   Buffer<T> bias;  // (padded(),)
   std::vector<Block> blocks;
@@ -47,7 +47,9 @@ struct Packed {
     return data.get() + (static_cast<size_t>(column / width) * depth + k) * width + column % width;
   }
   int padded() const { return panels * width; }
-  size_t bytes() const { return sizeof(T) * depth * static_cast<size_t>(columns); }
+  size_t bytes() const { return sizeof(T) * depth * static_cast<size_t>(columns) / (halves ? 2 : 1); }
+  const uint32_t* pairs() const { return reinterpret_cast<const uint32_t*>(data.get()); }
+  size_t pair_stride() const { return static_cast<size_t>((depth + 1) / 2) * width; }
 
   void put_bias(const T* source, int size, int first_column) {
     std::copy_n(source, size, bias.get() + first_column);

@@ -62,6 +62,7 @@ struct Rru : Scan<T> {
     packed.put_transposed(weight_o, p, g, 0, n);
     packed.put_bias(bias_c, n, 0);
     packed.put_bias(bias_o, p, n);
+    this->finish_packing(packed);
     return packed;
   }
 
@@ -128,11 +129,13 @@ struct RruForward : Rru<T> {
     inner.put_transposed(this->weight_x, g, m, 0, 0);
     inner.put_transposed(this->weight_h, g, n, m, 0);
     inner.put_bias(this->bias_j, g, 0);
+    this->finish_packing(inner);
     for (int k = 0; k < this->middle_layers(); ++k) {
       middle.emplace_back(g, g, this->packs()).put_transposed(this->weight_k[k], g, g, 0, 0);
       middle.back().put_bias(this->bias_k[k], g, 0);
+      this->finish_packing(middle.back());
     }
-    skips = outer.packed && is_finite(outer) && (middle.empty() || is_finite(middle.back()));
+    skips = outer.packed && !outer.halves && is_finite(outer) && (middle.empty() || is_finite(middle.back()));
   }
 
   struct Scratch {

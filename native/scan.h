@@ -16,6 +16,7 @@
 #include <numeric>
 
 #include "arguments.h"
+#include "bfloat16.h"
 #include "dropout.h"
 #include "phases.h"
 #include "sparse.h"
@@ -73,6 +74,7 @@ struct Scan {
   const int steps, batch, m, n;  // T, B, features of an input, features of a state
   const bool reverse, save, has_lengths;
   const Dropout dropout;
+  const bool bfloat16, dots;         // whether products are in bfloat16, and use AVX512_BF16
   const int p;                       // features of an output
   const int64_t* lengths = nullptr;  // (B,), with has_lengths
   const T* x;                        // (T, B, m)
@@ -86,6 +88,8 @@ struct Scan {
         save(in.between("save", backward, 1)),
         has_lengths(in.flag("has_lengths")),
         dropout{in.bits("seed"), in.real("dropout")},
+        bfloat16(in.between("bfloat16", 0, std::is_same_v<T, float>)),
+        dots(bfloat16 && RRU_VECTOR_BYTES == 64 && has_bfloat16_dots()),
         p(in.size("output_size")) {
     if (tokens() > static_cast<size_t>(std::numeric_limits<int>::max()))
       throw Mismatch("steps times sequences must be below 2**31");
@@ -99,6 +103,11 @@ struct Scan {
   int length(int sequence) const { return has_lengths ? static_cast<int>(lengths[sequence]) : steps; }
   // Returns whether there are enough products to make packing the weights worthwhile.
   bool packs() const { return tokens() >= 16; }
+  // Makes a packed matrix ready for products in the scan's precision.
+  void finish_packing(Packed<T>& matrix) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (bfloat16) to_pairs(matrix);
+  }
   // Copies a step's input into a row of [x, h]. With `save`, saves the row for the backward pass.
   void read_input(const Row& row, T* xh, T* saved) const {
     std::copy_n(row_of(x, row.token, m), m, xh);
@@ -144,12 +153,12 @@ class Worker {
   }
   // to = the matrix's bias + from * matrix
   void product(const T* const* from, const Packed<T>& matrix, T* const* to) {
-    multiply<T>(from, count_, matrix, nullptr, to, share_);
+    run_product(from, matrix, nullptr, to);
     arrive(kFirstProduct + products_++);
   }
   // to = start + from * matrix
   void product(const T* const* from, const Packed<T>& matrix, const T* const* start, T* const* to) {
-    multiply<T>(from, count_, matrix, start, to, share_);
+    run_product(from, matrix, start, to);
     arrive(kFirstProduct + products_++);
   }
   // Like the first `product`, for sparse rows.
@@ -177,6 +186,13 @@ class Worker {
     return {i, sequence, time, token, scan_.reverse ? token + batch : token - batch, step_ == 0};
   }
 
+  void run_product(const T* const* from, const Packed<T>& matrix, const T* const* start, T* const* to) {
+    if constexpr (std::is_same_v<T, float>)
+      if (matrix.halves)
+        return multiply_pairs(from, count_, matrix, start, to, share_, scan_.dots, rounded_);
+    multiply<T>(from, count_, matrix, start, to, share_);
+  }
+
   // Waits for the other threads of the team, and counts the time since the last call for `phase`.
   void arrive(int phase) {
     barrier_.wait();
@@ -188,6 +204,7 @@ class Worker {
   const Share share_;
   Barrier& barrier_;
   std::vector<T> mask_;
+  RoundedRows rounded_;
   int step_ = 0, count_ = 0, products_ = 0;
   PhaseClock clock_;
 };

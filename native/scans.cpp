@@ -1,5 +1,6 @@
 // Exports all functions for one instruction set. setup.py compiles this file once per instruction set, with RRU_ISA and
 // RRU_VECTOR_BYTES defined. Names are <function>_<type>_<instruction set>, such as lstm_forward_f32_avx2.
+#include "bfloat16_gradients.h"
 #include "export.h"
 #include "gradients.h"
 #include "gru.h"
@@ -81,6 +82,9 @@ RRU_EXPORT_BOTH(gru_backward, GruBackward)
 RRU_EXPORT_BOTH(gru_gradients, GruGradientsOfWeights)
 RRU_EXPORT_BOTH(mogrifier_forward, MogrifierForward)
 RRU_EXPORT_BOTH(mogrifier_backward, MogrifierBackward)
+#if defined(RRU_DOTS)
+RRU_EXPORT_ONE(matrix_gradient, MatrixGradient, f32, float)
+#endif
 RRU_EXPORT_ONE(rru_quantized, RruQuantized, f32, float)
 RRU_EXPORT_ONE(lstm_quantized, LstmQuantized, f32, float)
 RRU_EXPORT_ONE(gru_quantized, GruQuantized, f32, float)

@@ -57,6 +57,17 @@ instruction_set = _choose_instruction_set(INSTRUCTION_SETS) if INSTRUCTION_SETS 
 """The instruction set in use. Set the environment variable RRU_ISA to choose another: portable, avx2 or avx512."""
 
 
+def has_bfloat16_dots() -> bool:
+    """Returns whether the instruction set in use has dot products of bfloat16: AVX-512 with AVX512_BF16."""
+    return _library is not None and instruction_set == "avx512" and bool(_library.rru_bfloat16_dots())
+
+
+def allow_bfloat16_dots(allowed: bool) -> None:
+    """Switches AVX512_BF16 off, so that tests can see what other processors compute, or on again."""
+    if _library is not None:
+        _library.rru_allow_bfloat16_dots(int(allowed))
+
+
 @functools.cache
 def warn_once() -> None:
     """Warns, once, that the library is missing."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rru.scan import native_calls, native_operator
+from rru.scan import native_calls, native_operator, reference
 from rru.scan.library import COMPUTED_IN
 from rru.scan.native_autograd import differentiate, remember
 from rru.scan.native_calls import ScanSpec
@@ -28,10 +28,12 @@ def scan(
     lengths = None if lengths is None else laid_out(lengths, torch.int64)
     tensors = [inputs, *before, *weights]
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    call = ScanSpec(cell.kernel, native_step.options, cell.dropout, reverse, cell.options)
+    call = ScanSpec(cell.kernel, native_step.options, cell.dropout, reverse, cell.options, product_dtype(dtype))
     if is_recorded() or not PLAIN.issuperset(map(type, tensors)):
         fixed = lengths, seed, call.dropout, list(call.options), reverse, save, call.cell_options
-        outputs, *results = native_operator.forward(call.kernel, inputs, before, weights, *fixed)
+        outputs, *results = native_operator.forward(
+            call.kernel, inputs, before, weights, *fixed, autocast=call.autocast
+        )
     elif save:
         outputs, *results = _Scan.apply(call, len(before), lengths, seed, *tensors)  # type: ignore[no-untyped-call]
     else:
@@ -44,13 +46,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        call: ScanSpec,
-        states: int,
-        lengths: Tensor | None,
-        seed: Tensor | None,
-        x: Tensor,
-        *tensors: Tensor,
+        ctx: Any, call: ScanSpec, states: int, lengths: Tensor | None, seed: Tensor | None, x: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         """Returns outputs (T, B, p) and the last state. `tensors`: the initial state, then the weights."""
         state, weights = tensors[:states], tensors[states:]
@@ -82,6 +78,12 @@ def checked_weights(cell: Any, named: dict[str, Tensor]) -> Sequence[Tensor]:
             raise TypeError(f"{name} must be {dtype} as the other weights are, got {weight.dtype}")
     named = {name: laid_out(weight, COMPUTED_IN[dtype]) for name, weight in named.items()}
     return NATIVE_CELLS[cell.kernel].weights(cell, named)
+
+
+def product_dtype(dtype: torch.dtype) -> torch.dtype | None:
+    """Returns bfloat16 if a scan with weights of `dtype` rounds what it multiplies to bfloat16, else None."""
+    narrow = reference.autocast_dtype("cpu") if dtype in (torch.float32, torch.float16) else dtype
+    return torch.bfloat16 if narrow == torch.bfloat16 else None
 
 
 def in_dtype(

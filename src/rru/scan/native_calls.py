@@ -25,7 +25,7 @@ class ScanSpec(NamedTuple):
     dropout: float
     reverse: bool
     cell_options: str = ""  # `cell.options`, which only gradients of gradients need
-    autocast: torch.dtype | None = None  # the dtype of products, in a fused scan
+    autocast: torch.dtype | None = None  # the dtype of products, unless it is that of the weights
 
 
 def scan_numbers(
@@ -37,6 +37,7 @@ def scan_numbers(
     reverse: bool,
     save: bool,
     has_lengths: bool,
+    bfloat16: bool = False,
 ) -> dict[str, int]:
     """Returns the numbers that a scan takes, in the order in which native/scan.h and its cells read them."""
     steps, batch, m = x_shape
@@ -51,6 +52,7 @@ def scan_numbers(
         "has_lengths": int(has_lengths),
         "seed": 0,
         "dropout": 0,  # see `Function.seeded`
+        "bfloat16": int(bfloat16),
         **cell.numbers(n, cell.Options(*options)),
     }
 
@@ -68,7 +70,12 @@ def _function(
     alone: bool,
     instruction_set: str,
 ) -> Function:
-    fixed = {"reverse": call.reverse, "save": save, "has_lengths": has_lengths}
+    fixed = {
+        "reverse": call.reverse,
+        "save": save,
+        "has_lengths": has_lengths,
+        "bfloat16": call.autocast == torch.bfloat16,
+    }
     numbers = scan_numbers(call.kernel, x_shape, n, call.options, **fixed)
     return Function(f"{call.kernel}_{name}", dtype, numbers | dict(own), alone=alone)
 
@@ -157,8 +164,8 @@ def backward(
     if arguments is not None:
         grad_x, *grad_weights = _small_gradients(call.kernel, x, gradients, weights, wants_x, *arguments)
         return [grad_x, *grad_state, *grad_weights]
-    grad_x = cell.input_gradient(weights, left) if wants_x else None
-    return [grad_x, *grad_state, *cell.gradients(x, weights, options, saved, left)]
+    grad_x, bfloat16 = cell.input_gradient(weights, left) if wants_x else None, call.autocast == torch.bfloat16
+    return [grad_x, *grad_state, *cell.gradients(x, weights, options, saved, left, bfloat16)]
 
 
 def _small_gradients(

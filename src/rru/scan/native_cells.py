@@ -10,6 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from rru.scan.weight_gradients import by_input_and_state, over_steps
+
 Shapes = list[tuple[int, ...]]
 
 
@@ -95,9 +97,12 @@ class NativeCell(ABC):
 
     @abstractmethod
     def gradients(
-        self, x: Tensor, weights: list[Tensor], options: Any, saved: list[Tensor], left: list[Tensor]
+        self, x: Tensor, weights: list[Tensor], options: Any, saved: list[Tensor], left: list[Tensor], bfloat16: bool
     ) -> list[Tensor]:
-        """Returns the gradients of all weights, computed by torch from the tensors that the loops wrote."""
+        """Returns the gradients of all weights, from the tensors that the loops wrote.
+
+        With `bfloat16`, products may round their factors to it.
+        """
 
     def small_gradients(
         self, weights: list[Tensor], options: Any, saved: list[Tensor], left: list[Tensor]
@@ -150,7 +155,13 @@ class NativeRRU(NativeCell):
         return always + middle + (sparse if numbers["sparse"] else [(steps, batch, g)])
 
     def gradients(
-        self, x: Tensor, weights: list[Tensor], options: RRUOptions, saved: list[Tensor], left: list[Tensor]
+        self,
+        x: Tensor,
+        weights: list[Tensor],
+        options: RRUOptions,
+        saved: list[Tensor],
+        left: list[Tensor],
+        bfloat16: bool,
     ) -> list[Tensor]:
         n, middle_layers = weights[1].shape[1], options.relu_layers - 1
         xh, pre, _, _, *hidden = saved
@@ -163,20 +174,21 @@ class NativeRRU(NativeCell):
             grad_c, grad_o, *grad_last = rest
         else:
             (features,) = rest
-            grad_c, grad_o = over_steps(grad_both[..., :n], features), over_steps(grad_both[..., n:], features)
+            both = over_steps(grad_both, features, bfloat16)
+            grad_c, grad_o = both[:n], both[n:]
         bias = grad_both.sum((0, 1))  # (n + p,)
         middle: list[Tensor] = []
         for k, grad in enumerate(grad_middle):
             if sparse and k == middle_layers - 1:
                 weight = grad_last[0]
             else:
-                weight = over_steps(grad, pre.relu() if k == 0 else hidden[0][k - 1])
+                weight = over_steps(grad, pre.relu() if k == 0 else hidden[0][k - 1], bfloat16)
             middle += [weight, grad.sum((0, 1))]
         # The gradient of Z sums c times its gradient. c is not saved, so this goes through the gradient of W^c.
         grad_z = (weight_c.unsqueeze(1) @ grad_c.unsqueeze(2)).flatten() + bias_c * bias[:n]
         share = torch.sigmoid(10 * weights[-2]) if options.scaled_residual else None
         return [
-            *by_input_and_state(grad_inner, xh, x.shape[2]),
+            *by_input_and_state(grad_inner, xh, x.shape[2], bfloat16),
             grad_inner.sum((0, 1)),
             *middle,
             grad_c.mul_(z.unsqueeze(1)),
@@ -231,10 +243,10 @@ class NativeLSTM(NativeCell):
         return [(*x.shape[:2], 4 * n)]
 
     def gradients(
-        self, x: Tensor, weights: list[Tensor], options: Any, saved: list[Tensor], left: list[Tensor]
+        self, x: Tensor, weights: list[Tensor], options: Any, saved: list[Tensor], left: list[Tensor], bfloat16: bool
     ) -> list[Tensor]:
         (grad_gates,) = left
-        return [*by_input_and_state(grad_gates, saved[0], x.shape[2]), grad_gates.sum((0, 1))]
+        return [*by_input_and_state(grad_gates, saved[0], x.shape[2], bfloat16), grad_gates.sum((0, 1))]
 
     def small_gradients(
         self, weights: list[Tensor], options: Any, saved: list[Tensor], left: list[Tensor]
@@ -256,21 +268,25 @@ class NativeGRU(NativeCell):
         return [(steps, batch, 3 * n), *([(steps, batch, n)] if options.reset_after else [])]
 
     def gradients(
-        self, x: Tensor, weights: list[Tensor], options: GRUOptions, saved: list[Tensor], left: list[Tensor]
+        self,
+        x: Tensor,
+        weights: list[Tensor],
+        options: GRUOptions,
+        saved: list[Tensor],
+        left: list[Tensor],
+        bfloat16: bool,
     ) -> list[Tensor]:
         n, m = weights[1].shape[1], x.shape[2]
-        xh, _, inner = (tensor.flatten(0, 1) for tensor in saved)  # (T B, ...)
-        grad_gates = left[0].flatten(0, 1)
-        h = xh[:, m:]
+        xh, _, inner = saved
+        grad_gates, h = left[0], xh[..., m:]
         if options.reset_after:
-            grad_inner = left[1].flatten(0, 1)
-            candidate, bias_h = grad_inner.T @ h, [grad_inner.sum(0)]
+            candidate, bias_h = over_steps(left[1], h, bfloat16), [left[1].sum((0, 1))]
         else:
-            candidate, bias_h = grad_gates[:, 2 * n :].T @ inner, []
+            candidate, bias_h = over_steps(grad_gates[..., 2 * n :], inner, bfloat16), []
         return [
-            grad_gates.T @ xh[:, :m],
-            torch.cat([grad_gates[:, : 2 * n].T @ h, candidate]),
-            grad_gates.sum(0),
+            over_steps(grad_gates, xh[..., :m], bfloat16),
+            torch.cat([over_steps(grad_gates[..., : 2 * n], h, bfloat16), candidate]),
+            grad_gates.sum((0, 1)),
             *bias_h,
         ]
 
@@ -307,21 +323,31 @@ class NativeMogrifier(NativeCell):
         return left[1]
 
     def gradients(
-        self, x: Tensor, weights: list[Tensor], options: MogrifierOptions, saved: list[Tensor], left: list[Tensor]
+        self,
+        x: Tensor,
+        weights: list[Tensor],
+        options: MogrifierOptions,
+        saved: list[Tensor],
+        left: list[Tensor],
+        bfloat16: bool,
     ) -> list[Tensor]:
         xh, _, _, plain, *of_rounds = saved
         grad_gates, _, *grads = left
-        found = [*by_input_and_state(grad_gates, xh, x.shape[2]), grad_gates.sum((0, 1))]
+        found = [*by_input_and_state(grad_gates, xh, x.shape[2], bfloat16), grad_gates.sum((0, 1))]
         source = plain[..., x.shape[2] :]  # round 0 reads the state; each later round reads the previous result
         for _ in range(options.rounds):
             if options.rank:
                 narrow, _, value, *of_rounds = of_rounds
                 grad_narrow, grad, *grads = grads
-                found += [over_steps(grad_narrow, source), over_steps(grad, narrow), grad.sum((0, 1))]
+                found += [
+                    over_steps(grad_narrow, source, bfloat16),
+                    over_steps(grad, narrow, bfloat16),
+                    grad.sum((0, 1)),
+                ]
             else:
                 _, value, *of_rounds = of_rounds
                 grad, *grads = grads
-                found += [over_steps(grad, source), grad.sum((0, 1))]
+                found += [over_steps(grad, source, bfloat16), grad.sum((0, 1))]
             source = value
         return found
 
@@ -332,13 +358,3 @@ NATIVE_CELLS: dict[str, NativeCell] = {
     "gru": NativeGRU(),
     "mogrifier": NativeMogrifier(),
 }
-
-
-def over_steps(gradient: Tensor, values: Tensor) -> Tensor:
-    """Returns a matrix gradient (out, in): gradient (T, B, out) times values (T, B, in), summed over T and B."""
-    return gradient.flatten(0, 1).T @ values.flatten(0, 1)
-
-
-def by_input_and_state(gradient: Tensor, xh: Tensor, m: int) -> list[Tensor]:
-    """Returns the gradients of W^x and W^h from that of W^x x + W^h h (T, B, out) and all [x, h] (T, B, m + n)."""
-    return [over_steps(gradient, xh[..., :m]), over_steps(gradient, xh[..., m:])]

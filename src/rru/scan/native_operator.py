@@ -26,9 +26,11 @@ def forward(
     reverse: bool,
     save: bool,
     cell_options: str = "",
+    *,
+    autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
     """Returns [outputs (T, B, p), *saved, *last state], as `native_calls.forward` does."""
-    call = ScanSpec(kernel, tuple(options), dropout, reverse)
+    call = ScanSpec(kernel, tuple(options), dropout, reverse, autocast=autocast)
     return native_calls.forward(call, x, state, weights, lengths, seed, save)
 
 
@@ -45,6 +47,8 @@ def _(
     reverse: bool,
     save: bool,
     cell_options: str = "",
+    *,
+    autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
     return native_calls.allocate_results(ScanSpec(kernel, tuple(options), dropout, reverse), x, state, lengths, save)
 
@@ -62,9 +66,10 @@ def backward(
     dropout: float,
     options: list[int],
     reverse: bool,
+    autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
     """Returns the gradients of [x, *state, *weights], as `native_calls.backward` does."""
-    call = ScanSpec(kernel, tuple(options), dropout, reverse)
+    call = ScanSpec(kernel, tuple(options), dropout, reverse, autocast=autocast)
     found = native_calls.backward(call, gradients, x, state, weights, saved, lengths, seed)
     return [_own(gradient) for gradient in found if gradient is not None]
 
@@ -93,23 +98,17 @@ def backward_call(
     wants_x: bool,
 ) -> Any:
     """Runs `native_calls.backward` as an operator, which always computes the gradient of x."""
-    rest = lengths, seed, call.dropout, list(call.options), call.reverse
+    rest = lengths, seed, call.dropout, list(call.options), call.reverse, call.autocast
     return backward(gradients, call.kernel, x, state, weights, saved, *rest)
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+def _setup_context(
+    ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: list[Tensor]
+) -> None:
     kernel, x, state, weights, lengths, seed, dropout, options, reverse, _, cell_options = inputs
     ctx.mark_non_differentiable(*output[1 : -len(state)])
-    remember(
-        ctx,
-        ScanSpec(kernel, tuple(options), dropout, reverse, cell_options),
-        x,
-        state,
-        weights,
-        lengths,
-        seed,
-        output,
-    )
+    call = ScanSpec(kernel, tuple(options), dropout, reverse, cell_options, **keyword_only_inputs)
+    remember(ctx, call, x, state, weights, lengths, seed, output)
 
 
 def _backward(ctx: Any, gradients: list[Tensor | None]) -> tuple[Any, ...]:

@@ -1,0 +1,178 @@
+"""Products in bfloat16, under autocast and for bfloat16 weights: rounded factors, float32 sums, on every processor."""
+
+import copy
+from contextlib import contextmanager
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from rru.scan import library, native, native_calls, reference, weight_gradients
+from tests.scan.case import Case, every_cell, every_variant, using
+
+HAS_DOTS = library.BUILT and library.INSTRUCTION_SETS[-1] == "avx512" and library.has_bfloat16_dots()
+KINDS = [*library.INSTRUCTION_SETS, *(["avx512 without AVX512_BF16"] if HAS_DOTS else [])]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+TIGHT = 1e-5  # where the same numbers are rounded, only the sums in float32 differ
+ROUNDING = 2.0**-8
+
+
+@contextmanager
+def using_kind(kind):
+    """The native scans use this instruction set, and AVX512_BF16 only if `kind` does not exclude it."""
+    instruction_set, _, without = kind.partition(" without ")
+    with using(instruction_set):
+        library.allow_bfloat16_dots(not without)
+        try:
+            yield
+        finally:
+            library.allow_bfloat16_dots(True)
+
+
+def rounded(tensor):
+    return tensor.bfloat16().to(tensor.dtype)
+
+
+class RoundedLinear(torch.autograd.Function):
+    """F.linear in float64 of factors rounded to bfloat16, forward and back."""
+
+    @staticmethod
+    def forward(ctx, x, weight, whole_input, round_gradient, factor):
+        ctx.save_for_backward(x, weight, factor)
+        ctx.options = whole_input, round_gradient
+        return rounded(x) @ rounded(weight).T
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, factor = ctx.saved_tensors
+        whole_input, round_gradient = ctx.options
+        grad_x = grad @ weight if whole_input else rounded(grad) @ rounded(weight)
+        left, right = grad.flatten(0, -2), x.flatten(0, -2)  # (tokens, out), (tokens, in)
+        if not round_gradient:
+            return grad_x, left.T @ right, None, None, None
+        without = left if factor is None else left / factor  # W^c is multiplied by Z after the product over steps
+        grad_weight = rounded(without).T @ rounded(right)
+        return grad_x, grad_weight if factor is None else grad_weight * factor.unsqueeze(1), None, None, None
+
+
+@contextmanager
+def rounding_as_native(monkeypatch, cell, dots):
+    """F.linear rounds its factors where the native scans round theirs. With `dots`, so do gradients of matrices."""
+
+    def linear(x, weight, bias=None):
+        # The gradient of x is one product in float32, after the loop; but inside the loop of the Mogrifier.
+        whole_input = weight is cell.weight_x and cell.name != "mogrifier"
+        factor = cell.Z.detach() if weight is getattr(cell, "weight_c", None) else None
+        product = RoundedLinear.apply(x, weight, whole_input, dots, factor)
+        return product if bias is None else product + bias
+
+    with monkeypatch.context() as patch:
+        patch.setattr(F, "linear", linear)
+        yield
+
+
+def in_float64(case):
+    """Returns a copy of a float32 case."""
+    wide = copy.deepcopy(case)
+    wide.cell.double()
+    wide.x = wide.x.detach().double().requires_grad_()
+    wide.state = tuple(part.detach().double().requires_grad_() for part in wide.state)
+    wide.weighed = wide.weighed.double()
+    return wide
+
+
+def run(case, scan):
+    """Returns outputs, last states and gradients by name."""
+    names = case.cell.state_names
+    keys = ["outputs", *names, "x", *(f"first {name}" for name in names), *dict(case.cell.named_parameters())]
+    return dict(zip(keys, case.run_and_differentiate(scan), strict=True))
+
+
+def errors(found, wanted):
+    return {name: ((found[name].double() - wanted[name]).norm() / wanted[name].norm()).item() for name in wanted}
+
+
+@every_variant
+@every_kind
+def test_all_results_are_those_of_rounded_factors_and_exact_sums(variant, kind, monkeypatch):
+    monkeypatch.setattr(native, "product_dtype", lambda dtype: torch.bfloat16)
+    monkeypatch.setattr(native_calls, "_SMALL", 0)  # the gradients of small layers are in float32
+    worst = []
+    for seed in range(5):
+        torch.manual_seed(seed)
+        case = Case(variant, m=5, n=19, steps=2, batch=9, dropout=0.5, dtype=torch.float32)
+        wide = in_float64(case)
+        with using_kind(kind):
+            found = run(case, native.scan)
+            with rounding_as_native(monkeypatch, wide.cell, library.has_bfloat16_dots()):
+                wanted = run(wide, reference.scan)
+        difference = errors(found, wanted)
+        difference.pop("Z", None)  # a sum with the weights as they were before rounding
+        assert max(difference.values()) < 8 * ROUNDING, difference
+        worst.append(max(difference.values()))
+    assert min(worst) < TIGHT, worst  # in some cases, float32 sums are rounded to the other neighbour
+
+
+@every_variant
+@every_kind
+def test_under_autocast_no_result_is_farther_from_the_truth_than_the_references(variant, kind):
+    torch.manual_seed(0)
+    case = Case(variant, steps=4, batch=9, dtype=torch.float32)
+    case.weighed = rounded(case.weighed)
+
+    def autocast(scan):
+        def narrow(*arguments):
+            with torch.autocast("cpu", torch.bfloat16):
+                outputs, last = scan(*arguments)
+            assert outputs.dtype == (torch.bfloat16 if case.cell.name == "rru" else torch.float32)
+            return outputs.float(), last
+
+        return narrow
+
+    truth = run(in_float64(case), reference.scan)
+    references = errors(run(case, autocast(reference.scan)), truth)
+    with using_kind(kind):
+        found = errors(run(case, autocast(native.scan)), truth)
+    for name, error in found.items():
+        assert error <= 1.2 * references[name] + ROUNDING, name
+    assert max(found.values()) > ROUNDING / 8  # so products were in bfloat16
+
+
+@every_cell
+def test_bfloat16_weights_are_multiplied_in_bfloat16(variant, monkeypatch):
+    numbers = []
+    original = native_calls.scan_numbers
+    monkeypatch.setattr(native_calls, "scan_numbers", lambda *a, **k: numbers.append(original(*a, **k)) or numbers[-1])
+    native_calls._function.cache_clear()
+    layer = variant.layer(3, 4, backend="native").bfloat16()
+    layer(torch.randn(5, 2, 3, dtype=torch.bfloat16))[0].sum().backward()
+    layer.float()(torch.randn(5, 2, 3))[0].sum().backward()
+    assert [one["bfloat16"] for one in numbers] == [1, 1, 0, 0]
+
+
+@pytest.mark.skipif(not HAS_DOTS, reason="this processor lacks AVX512_BF16")
+@pytest.mark.parametrize("tokens", [1, 2, 77, 2500])  # 2,500: more than one block
+@pytest.mark.parametrize(("rows", "columns", "split"), [(1, 1, 0), (8, 48, 48), (13, 50, 7), (30, 131, 100)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_matrix_gradient_is_the_product_over_all_tokens(tokens, rows, columns, split, threads):
+    torch.manual_seed(0)
+    gradient, values = torch.randn(tokens, 1, rows), torch.randn(tokens, 1, columns)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        left, right = weight_gradients.by_input_and_state(gradient, values, split, True)
+    finally:
+        torch.set_num_threads(before)
+    wanted = rounded(gradient[:, 0]).double().T @ rounded(values[:, 0]).double()
+    assert left.shape == (rows, split)
+    assert (torch.cat([left, right], 1) - wanted).abs().max() < 1e-6 * tokens**0.5 * wanted.abs().max().clamp(1)
+
+
+@every_kind
+def test_infinity_and_nan_stay_what_they_are(kind):
+    case = Case(every_cell.args[1][0], steps=2, batch=9, dtype=torch.float32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), using_kind(kind):
+        case.x[0, 3, 0], case.x[1, 5, 1] = float("inf"), float("nan")
+        outputs, _ = native.scan(case.cell, case.x, case.state, None, None, False)
+    bad = outputs.isnan().all(-1)
+    assert torch.equal(bad.nonzero(), torch.tensor([[0, 3], [1, 3], [1, 5]]))
