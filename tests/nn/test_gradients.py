@@ -10,8 +10,9 @@ from torch.func import functional_call
 
 from tests.variants import FUSED, NATIVE, VARIANTS, random_state, state_parts
 
-COMPILED_CELLS = [variant for variant in NATIVE + FUSED if variant.name.count("-") == 1]  # with their defaults
-every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *NATIVE, *FUSED], ids=str)
+# Of the other back ends the four cells with their defaults: tests/scan compares all their gradients with the reference's.
+CELLS_ELSEWHERE = [variant for variant in NATIVE + FUSED if variant.name.count("-") == 1]
+every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *CELLS_ELSEWHERE], ids=str)
 
 
 def as_function(layer, lengths, seed=0):
@@ -49,7 +50,7 @@ def test_gradients_with_dropout(variant):
     assert gradcheck(as_function(layer, lengths=None), arguments(layer, x), fast_mode=True)
 
 
-@pytest.mark.parametrize("variant", [*VARIANTS, *COMPILED_CELLS], ids=str)
+@every_variant
 def test_gradients_of_gradients(variant):
     layer = variant.build(input_size=2, hidden_size=2, bidirectional=True)
     run = as_function(layer, lengths=torch.tensor([2, 1]))
