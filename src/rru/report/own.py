@@ -13,10 +13,10 @@ from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
 from rru.training.records import count
 
-MOST_RUNS = 24
 MOST_CLASSES = 40
 MOST_NOTES = 12
-CELL, LEFT, TOP = 30, 110, 24  # pixels
+LEFT, TOP, MOST_WIDTH, SMALLEST, LARGEST = 110, 24, 360, 30, 64  # pixels: of all fields together, and of one
+LETTER = 8  # pixels
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OwnPart:
     - `title`: the name of the file or folder.
     - `summary`, `notes`: what was understood.
     - `balance`: rows of a table of classes: name, and the number of items to train, validate and test on.
-    - `runs`: its runs that have something to show, one for each line.
+    - `runs`: of each cell the best run on validation, if it has something to show.
     """
 
     title: str
@@ -59,11 +59,11 @@ def own_parts(found: Sequence[FoundRun]) -> list[OwnPart]:
 def _part(runs: Sequence[FoundRun]) -> OwnPart:
     first = runs[0]
     assert first.known is not None
-    lines: dict[str, FoundRun] = {}
-    for run in sorted(runs, key=lambda run: run.seed or 0):
-        if run.counts:
-            lines.setdefault(run.group, run)
-    shown = [_run(run) for run in list(lines.values())[:MOST_RUNS]]
+    best: dict[str, FoundRun] = {}
+    for run in runs:
+        if run.counts and (run.cell not in best or _better(run, best[run.cell])):
+            best[run.cell] = run
+    shown = [_run(run) for run in best.values()]
     notes = first.about.get("notes")
     return OwnPart(
         first.known.title,
@@ -74,12 +74,19 @@ def _part(runs: Sequence[FoundRun]) -> OwnPart:
     )
 
 
+def _better(one: FoundRun, other: FoundRun) -> bool:
+    if one.metric is None or one.validation is None or other.validation is None:
+        return other.validation is None
+    return one.metric.better(one.validation, other.validation)
+
+
 def _run(run: FoundRun) -> OwnRun:
     came_from = origin(run)
     line = ", ".join(part for part in (line_of(run), f"preset {came_from.preset}", came_from.text) if part)
-    label = run.metric.label if run.metric else ""
+    label, _, unit = (run.metric.label if run.metric else "").partition(", ")
+    score = " ".join(part for part in (label, formatting.score(run.test, 3), unit) if part)
     drawn = [confusion(run.details), *fans(run.details)]
-    return OwnRun(line, f"test {label} {formatting.score(run.test)}, seed {run.seed}", [each for each in drawn if each])
+    return OwnRun(line, f"Test {score}, seed {run.seed}", [each for each in drawn if each])
 
 
 def _balance(about: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -106,13 +113,14 @@ def confusion(details: Mapping[str, Any]) -> Picture | None:
         if not isinstance(row, list) or len(row) != len(classes) or any(count(value) is None for value in row):
             return None
     size = len(classes)
-    parts = [_axis(classes)]
+    side = max(SMALLEST, min(LARGEST, MOST_WIDTH // size))
+    parts = [_axis(classes, side)]
     for truth, row in enumerate(rows):
         total = sum(row)
         for guess, value in enumerate(row):
-            parts.append(_cell(classes, truth, guess, value, total))
+            parts.append(_field(classes, truth, guess, value, total, side))
     said = f"Confusion matrix of {size} classes; rows are the true classes, columns what the model said."
-    drawn = svg.picture(LEFT + CELL * size + 4, TOP + CELL * size + 4, *parts, label=said, kind="confusion")
+    drawn = svg.picture(LEFT + side * size + 4, TOP + side * size + 4, *parts, label=said, kind="confusion")
     right = sum(row[number] for number, row in enumerate(rows))
     total = sum(map(sum, rows))
     caption = (
@@ -122,25 +130,27 @@ def confusion(details: Mapping[str, Any]) -> Picture | None:
     return Picture("Confusion matrix", drawn, caption)
 
 
-def _axis(classes: Sequence[str]) -> Markup:
+def _axis(classes: Sequence[str], side: int) -> Markup:
     names = []
     for number, name in enumerate(classes):
-        middle = CELL * number + CELL // 2
+        middle = side * number + side // 2
         names.append(svg.element("text", _short(name, 14), x=LEFT - 6, y=TOP + middle + 4, text_anchor="end"))
-        names.append(svg.element("text", _short(name, 4), x=LEFT + middle, y=TOP - 7, text_anchor="middle"))
+        names.append(
+            svg.element("text", _short(name, side // LETTER), x=LEFT + middle, y=TOP - 7, text_anchor="middle")
+        )
     return svg.element("g", *names)
 
 
-def _cell(classes: Sequence[str], truth: int, guess: int, value: int, total: int) -> Markup:
+def _field(classes: Sequence[str], truth: int, guess: int, value: int, total: int, side: int) -> Markup:
     share = value / total if total else 0.0
     fill = svg.colour(1 - share) if value else "none"
     told = f"{classes[truth]} taken for {classes[guess]}\n{value:,} of {total:,}: {share:.1%}"
-    x, y = LEFT + CELL * guess, TOP + CELL * truth
-    box = svg.element("rect", x=x, y=y, width=CELL - 1, height=CELL - 1, fill=fill, class_="cell", data_tip=told)
+    x, y = LEFT + side * guess, TOP + side * truth
+    box = svg.element("rect", x=x, y=y, width=side - 1, height=side - 1, fill=fill, class_="cell", data_tip=told)
     if not value:
         return box
     text = svg.element(
-        "text", _number(value), x=x + CELL // 2, y=y + CELL // 2 + 4, text_anchor="middle", fill=svg.ink(fill),
+        "text", _number(value), x=x + side // 2, y=y + side // 2 + 4, text_anchor="middle", fill=svg.ink(fill),
         class_="value",
     )  # fmt: skip
     return svg.element("g", box, text)

@@ -185,6 +185,8 @@ def from_path(path: Place, **options: Any) -> OwnData:
         start = file.read(4)
     if start == b"MThd":
         raise DataError(path, "is one MIDI file; give a folder with several, to train on some and test on others")
+    if path.suffix.lower() in (".mid", ".midi") and "by" not in given:
+        raise DataError(path, "is not a MIDI file, though it is named like one; give --by characters if it is a text")
     if start == b"PK\3\4":
         return _taken(from_midi, path, given, "MIDI files")
     if "by" not in given and (path.suffix.lower() in TABLES or start == b"PAR1" or given.keys() & {"label", "target"}):

@@ -36,6 +36,7 @@ LEAST = 200  # bytes of a text
 LONGEST_WORD = 1 << 16  # characters
 MOST_WORDS = 4_000_000  # different words that are counted; if there are more, the rare ones are forgotten
 CODE_POINTS = 0x110000
+BLOCK = 1 << 22  # tokens
 SAMPLE = 1 << 20  # bytes that tell which tokenizer to use
 
 ByteRange = tuple[Path, int, int]  # file, first byte, last byte
@@ -215,11 +216,17 @@ def _joined(pieces: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any
         return np.memmap(file, dtype, "r")
 
 
+def _share(array: NDArray[Any], token: int) -> float:
+    """Returns the share of a token, a block at a time: the array may be larger than memory."""
+    blocks = range(0, len(array), BLOCK)
+    return sum(int(np.count_nonzero(array[start : start + BLOCK] == token)) for start in blocks) / len(array)
+
+
 def _described(arrays: dict[str, NDArray[Any]], vocabulary: Vocabulary, by: str, own: "OwnData") -> Prepared:
     counts = [len(arrays[split]) for split in SPLITS]
     if min(counts) < 2:
         raise DataError(own.path, f"must have at least 2 {by} to train, validate and test on each, got {counts}")
-    unknown = {split: float(np.mean(arrays[split] == vocabulary.unknown)) for split in SPLITS}
+    unknown = {split: _share(arrays[split], vocabulary.unknown) for split in SPLITS}
     split = described(own.places, "by file" if own.path.is_dir() else "by position")
     sizes = " / ".join(f"{count:,}" for count in counts)
     summary = f"{sizes} {by} to train, validate and test ({split}); vocabulary {len(vocabulary):,}"
