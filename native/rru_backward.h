@@ -61,7 +61,7 @@ struct RruBackward : Rru<T> {
     this->finish_packing(to_h);
     for (const T* weight : this->weight_k) {
       middle.emplace_back(g, g).put(weight, g, g, 0, 0);
-      this->finish_packing(middle.back());
+      this->finish_packing_around_d(middle.back());
     }
   }
 
@@ -126,7 +126,7 @@ struct RruBackward : Rru<T> {
     Packed<T> packed(n + p, g);
     packed.put(this->weight_c, n, g, 0, 0);
     packed.put(this->weight_o, p, g, n, 0);
-    this->finish_packing(packed);
+    this->finish_packing_around_d(packed);
     return packed;
   }
   // Returns the input of the last ReLU, or its output; applying ReLU to either gives the same.
