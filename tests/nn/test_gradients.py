@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from tests.variants import FUSED, NATIVE, VARIANTS, random_state, state_parts
 
-# Of the other back ends the four cells with their defaults: tests/scan compares all their gradients with the reference's.
+# Of other back ends only the cells with their defaults: tests/scan compares all their gradients with the reference's.
 CELLS_ELSEWHERE = [variant for variant in NATIVE + FUSED if variant.name.count("-") == 1]
 every_variant = pytest.mark.parametrize("variant", [*VARIANTS, *CELLS_ELSEWHERE], ids=str)
 
