@@ -301,6 +301,6 @@ def _places(series: Series, split: str, most: int) -> NDArray[np.int64]:
 
 
 def _spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Returns at most so many of the windows, evenly spaced."""
+    """Returns at most this many of the windows, evenly spaced."""
     used = min(len(places), most)
     return places[np.arange(used) * len(places) // used]

@@ -79,7 +79,7 @@ def _cut(path: Path, position: int) -> int:
 
 
 def described(given: Collection[str], how: str) -> str:
-    """Returns how data was divided, in words: `how`, but for the splits that the user gave."""
+    """Describes how data was divided: `how`, except for the splits that the user gave."""
     named = " and ".join(split for split in ("valid", "test") if split in given)
     if not named:
         return how

@@ -163,7 +163,7 @@ class Table:
         return len(next(iter(self._columns.values())).cells)
 
     def __getitem__(self, name: str) -> Column:
-        """Returns a column; raises DataError, with the names there are, if there is none of this name."""
+        """Returns a column; raises DataError, which lists all names, if there is none."""
         if name not in self._columns:
             names = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
             hint = did_you_mean(name, self.names)

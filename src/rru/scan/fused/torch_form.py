@@ -150,7 +150,7 @@ def updated_backward(
     kept: Tensor,
     mask: Mask,
 ) -> None:
-    """Writes the gradient of the new state to `grad_new`; updates `grad_h` to that of the old one, but for a product.
+    """Writes the gradient of the new state to `grad_new`; updates `grad_h` to the old one's, except for a product.
 
     The gradient of the new state is `grad_h` + `product`. `grad_c`: after ReLU over c, if there is one.
     """
@@ -204,7 +204,7 @@ def gated_backward(
     mask: Mask,
     capped: bool,
 ) -> None:
-    """Writes the gradients of the gates' sums; updates `grad_h`, but for the next product, and `grad_c`."""
+    """Writes the gradients of the gates' sums; updates `grad_h`, except for the next product, and `grad_c`."""
     i, f, j, o = gates.to(grad_c.dtype).chunk(4, dim=-1)
     share = torch.minimum(1 - f, i) if capped else i
     squashed = (f * before_c + share * _dropped(j, mask)).tanh()
@@ -336,7 +336,7 @@ def reset_before_backward(
     weight: Tensor,
     mask: Mask,
 ) -> None:
-    """Writes the gradients of the sums of r, u, j, and `grad_h`, but for the product of the former two."""
+    """Writes the gradients of the sums of r, u, j, and `grad_h`, except for the product of the first two."""
     r, u, j = gates.to(grad_h.dtype).chunk(3, dim=-1)
     through, dj, du, direct = _candidate_gradients(old_grad_h, product, grad_output, u, j, before, mask)
     back = _zero_if_ended(dj, mask).to(weight.dtype) @ weight

@@ -98,7 +98,7 @@ def _series(kind: str, statistics: Mapping[str, Any]) -> Tables:
 def _tables(
     *, steps: int, context: int, batch: int, budget: int, dropout: float, stateful: bool | None = None, **model: Any
 ) -> Tables:
-    """Returns plain tables, with a schedule for so many training steps in time per epoch."""
+    """Returns plain tables, with a schedule for the given number of training steps per epoch."""
     epochs = _between(30_000_000 // max(steps, 1), 5, 200)
     task = {"context": context, "batch_size": batch} | ({} if stateful is None else {"stateful": stateful})
     return {
