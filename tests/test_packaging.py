@@ -132,6 +132,15 @@ def test_the_library_is_found_under_the_name_it_is_built_under():
     assert (Path(rru.__file__).parent / "scan" / here).exists() == rru.scan.library.BUILT
 
 
+def test_an_install_without_the_library_says_so_when_imported(monkeypatch):
+    spec = importlib.util.spec_from_file_location("library", rru.scan.library.__file__)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    with pytest.warns(UserWarning, match="this install of rru has no native library"):
+        spec.loader.exec_module(module)
+    assert not module.BUILT
+
+
 def test_a_build_without_a_compiler_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rru.scan import fused, native, onnx, operator, quantized, reference, stepper
-from rru.scan.library import BUILT, COMPUTED_IN, warn_once
+from rru.scan.library import BUILT, COMPUTED_IN
 from rru.scan.recording import PLAIN, is_recorded, transform
 from rru.scan.reference import State, Steps
 from rru.scan.stepper import NativeStep, Stepper
@@ -125,11 +125,8 @@ def _why_not_native(cell: AnyCell, inputs: Tensor) -> str:
     dtype = cell.some_weight().dtype
     if dtype not in COMPUTED_IN:
         return f"native scans take weights of 16, 32 or 64 bits, these are {dtype}"
-    if not torch.compiler.is_compiling():
-        if problem := transform():
-            return problem
-        if not BUILT:
-            warn_once()
+    if not torch.compiler.is_compiling() and (problem := transform()):
+        return problem
     return "" if BUILT else "the native scans are not part of this build"
 
 

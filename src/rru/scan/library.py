@@ -55,6 +55,13 @@ INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else tuple(_library.r
 """The instruction sets that the library was compiled for and this processor supports, best last."""
 instruction_set = _choose_instruction_set(INSTRUCTION_SETS) if INSTRUCTION_SETS else ""
 """The instruction set in use. Set the environment variable RRU_ISA to choose another: portable, avx2 or avx512."""
+if not BUILT:
+    warnings.warn(
+        "this install of rru has no native library: on CPUs, layers run on plain PyTorch, several times slower. There "
+        "are wheels with it for Linux, Windows and macOS; elsewhere install a C++ compiler (GCC or Clang), then "
+        "`pip install --force-reinstall --no-deps --no-cache-dir --no-binary rru rru`",
+        stacklevel=2,
+    )
 
 
 def has_bfloat16_dots() -> bool:
@@ -66,17 +73,6 @@ def allow_bfloat16_dots(allowed: bool) -> None:
     """Switches AVX512_BF16 off, so that tests can see what other processors compute, or on again."""
     if _library is not None:
         _library.rru_allow_bfloat16_dots(int(allowed))
-
-
-@functools.cache
-def warn_once() -> None:
-    """Warns, once, that the library is missing."""
-    warnings.warn(
-        "this install of rru has no native library: layers run on plain PyTorch, several times slower. There are "
-        "wheels with it for Linux, Windows and macOS; elsewhere install a C++ compiler (GCC or Clang), then "
-        "`pip install --force-reinstall --no-deps --no-cache-dir --no-binary rru rru`",
-        stacklevel=2,
-    )
 
 
 @functools.cache
