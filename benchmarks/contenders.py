@@ -113,8 +113,12 @@ class TrainingStep:
 
     def __call__(self) -> None:
         self.clear_gradients()
-        output, _ = self.layer(self.input)  # (T, B, p)
-        torch.autograd.backward(output, self.output_gradient)
+        output = self.run_layer()  # (T, B, p)
+        torch.autograd.backward(output, self.output_gradient.to(output.dtype))
+
+    def run_layer(self) -> Tensor:
+        """The forward pass."""
+        return self.layer(self.input)[0]
 
     def clear_gradients(self) -> None:
         """Sets all gradients to None."""

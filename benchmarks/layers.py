@@ -17,6 +17,7 @@ import torch
 
 import rru
 from benchmarks import report, sections
+from benchmarks.bfloat16 import measure_bfloat16
 from benchmarks.contenders import NAMES, RRU_NATIVE, available, why_no_native
 from benchmarks.phases import measure_phases
 from benchmarks.sections import Settings
@@ -175,6 +176,14 @@ def run_small(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
+def run_bfloat16(settings: Settings) -> dict[str, Any]:
+    """Measures float32 and autocast to bfloat16."""
+    _print_head("float32 and autocast to bfloat16")
+    results = {shape.name: measure_bfloat16(shape, settings) for shape in settings.shapes}
+    print(report.bfloat16_table(results))
+    return results
+
+
 def run_growth(settings: Settings) -> dict[str, Any]:
     """Measures training time for increasing sequence lengths."""
     _print_head(f"Training time by sequence length: {settings.best_rru}")
@@ -215,6 +224,7 @@ SECTIONS: dict[str, Callable[[Settings], Any]] = {
     "inference": lambda settings: run_passes("inference", settings),
     "streaming": run_streaming,
     "small": run_small,
+    "bfloat16": run_bfloat16,
     "growth": run_growth,
     "threads": run_threads,
     "memory": run_memory,

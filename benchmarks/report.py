@@ -105,6 +105,21 @@ def small_table(rows: list[dict[str, Any]]) -> str:
     return table(head, [*body, means, worst])
 
 
+def bfloat16_table(results: dict[str, dict[str, Any]]) -> str:
+    """Formats times in float32 and under autocast, in milliseconds, and their ratios."""
+    passes = {
+        f"{shape}, {kind}": result[kind] for shape, result in results.items() for kind in ("inference", "training")
+    }
+    head, rows = ["shape, pass"], [[label] for label in passes]
+    for name in next(iter(passes.values()))["median_seconds"]:
+        head += [f"{name} float32 ms", "bfloat16 ms", "ratio", *([] if name == "nn.LSTM" else ["/ nn.LSTM bfloat16"])]
+        for row, measured in zip(rows, passes.values(), strict=True):
+            times = [_number(1e3 * seconds) for seconds in measured["median_seconds"][name]]
+            beside = [] if name == "nn.LSTM" else [_number(measured["bfloat16 / nn.LSTM bfloat16"].get(name))]
+            row += [*times, _number(measured["bfloat16 / float32"][name]), *beside]
+    return table(head, rows)
+
+
 def growth_table(result: dict[str, Any]) -> str:
     """Formats the time of a training step, in total and per time step, by sequence length."""
     rows = [

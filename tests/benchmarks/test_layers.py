@@ -23,7 +23,9 @@ def run(path, *arguments):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("benchmark") / "results.json"
-    return run(path, "--sections", "training", "inference", "streaming", "small", "growth", "--repeats", "4")
+    return run(
+        path, "--sections", "training", "inference", "streaming", "small", "bfloat16", "growth", "--repeats", "4"
+    )
 
 
 def ratio(row, base):
@@ -90,6 +92,14 @@ def test_streaming_and_growth_are_measured(results):
             "nn.LSTMCell",
         }
     assert [row["steps"] for row in results["growth"]["rows"]] == [2, 4, 8]
+
+
+def test_autocast_is_measured_beside_float32(results):
+    assert set(results["bfloat16"]) == set(SHAPES)
+    for result in results["bfloat16"].values():
+        for kind in ("training", "inference"):
+            assert set(result[kind]["median_seconds"]) == {"nn.LSTM", *(set(available()) & {"RRU native"})}
+            assert result[kind]["bfloat16 / nn.LSTM bfloat16"]["nn.LSTM"] == 1
 
 
 def test_small_layers_are_measured_beside_nn_lstm(results):
