@@ -59,7 +59,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
 
 
 def _without_folders(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns the tables of a config with only the names of the user's files: the folders are nobody's business."""
+    """Returns the tables of a config with only the names of the user's files: folder names are private."""
     if "data" not in tables:
         return tables
     names = {name: Path(value).name for name, value in tables["data"].items() if name in ("path", "valid", "test")}

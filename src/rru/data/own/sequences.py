@@ -73,7 +73,7 @@ def from_prepared(ready: Prepared) -> Sequences:
 
 
 def scaled(values: NDArray[np.float64], scale: Mapping[str, Sequence[float]]) -> NDArray[np.float32]:
-    """Scales a sequence (T, columns). A missing value is the one before it, or the mean if there is none."""
+    """Scales a sequence (T, columns). A missing value is replaced by the one before it, or else by the mean."""
     done = (values - np.array(scale["mean"])) / np.array(scale["deviation"])
     rows = np.where(np.isnan(done), 0, np.arange(len(done))[:, None])
     done = np.take_along_axis(done, np.maximum.accumulate(rows, axis=0), axis=0)
