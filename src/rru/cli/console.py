@@ -33,7 +33,7 @@ def plain_errors() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's wording
             raise
-        _fail(f"not enough memory for this model and its batches ({error})")
+        _fail("not enough memory for this model and its batches" + (f" ({error})" if str(error) else ""))
 
 
 def _fail(message: str) -> NoReturn:
