@@ -1,7 +1,6 @@
 """The Residual Recurrent Unit for PyTorch, and the gated cells it is compared with."""
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
         replace,
     )
 
-__version__ = version("rru")
+    __version__: str
 
 __all__ = [
     "GRU",
@@ -58,6 +57,10 @@ def __getattr__(name: str) -> Any:
     """Import what a public name needs when it is first used: torch takes seconds, and the command starts without it."""
     if name in ("nn", "data"):
         return importlib.import_module(f"rru.{name}")
+    if name == "__version__":
+        from importlib.metadata import version  # imports much, before the command can handle Ctrl-C
+
+        return globals().setdefault(name, version("rru"))
     if name not in __all__:
         raise AttributeError(f"module 'rru' has no attribute {name!r}")
     module = importlib.import_module("rru.inference" if name in _OF_INFERENCE else "rru.nn")
