@@ -43,9 +43,9 @@ def extra_packages():
     return names - {"jinja2", "markupsafe"}  # these torch itself brings
 
 
-def test_the_core_depends_on_torch_numpy_and_filelock_alone():
+def test_the_core_depends_on_torch_numpy_safetensors_and_filelock_alone():
     names = {requirement.split(">")[0] for requirement in PROJECT["dependencies"]}
-    assert names == {"torch", "numpy", "filelock"}
+    assert names == {"torch", "numpy", "safetensors", "filelock"}
 
 
 def test_the_core_trains_loads_and_streams_without_the_extras(tmp_path):
@@ -102,7 +102,7 @@ def test_every_module_can_be_imported_where_there_are_no_unix_modules():
     modules = [name for name in modules if ".triton_" not in name]  # imported only where Triton is
     program = f"""
 import importlib, sys
-import filelock, mido, numpy, onnx, optuna, PIL.Image, pooch, ray, requests, rich.progress, torch
+import filelock, mido, numpy, onnx, optuna, PIL.Image, pooch, ray, requests, rich.progress, safetensors.torch, torch
 import multiprocessing.resource_tracker, tarfile, typer
 for name in {UNIX!r}:
     sys.modules[name] = None

@@ -17,8 +17,7 @@ from rru.files import FileError
 from rru.inference.trained import load
 from rru.report.gather import gather
 from rru.training import Run
-from rru.training.checkpoint import MODEL, read_checkpoint
-from rru.training.safetensors import pack
+from rru.training.checkpoint import MODEL, pack, read_checkpoint
 from tests.attacks.hostile import prepare
 from tests.attacks.measured import refused
 from tests.data import samples

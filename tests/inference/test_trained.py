@@ -12,7 +12,7 @@ from rru.files import Damaged, write_folder
 from rru.inference import export, load
 from rru.settings import presets, toml
 from rru.training import Run, RunError
-from rru.training.safetensors import pack, unpack
+from rru.training.checkpoint import pack, unpack
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ from torch import nn
 
 from rru.files import Damaged
 from rru.training import RunError
-from rru.training.checkpoint import Checkpoint, Checkpoints, flatten, restore
+from rru.training.checkpoint import Checkpoint, Checkpoints, flatten, pack, restore, unpack
 from rru.training.events import Notice
 from rru.training.run import Run
-from rru.training.safetensors import pack, unpack
 from tests.training.toy import outcome, train_in
 
 
@@ -152,3 +151,16 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 
     with pytest.raises(RunError, match=r"does not fit this model and optimiser: .*head\.weight"):
         train_in(tmp_path / "run", build=build)
+
+
+class PanicException(BaseException):
+    pass
+
+
+def test_a_panic_for_lack_of_memory_is_a_memory_error(monkeypatch):
+    def panic(tensors):
+        raise PanicException("memory allocation failed")
+
+    monkeypatch.setattr("safetensors.torch.save", panic)
+    with pytest.raises(MemoryError, match="not enough memory to save 12 bytes"):
+        pack({"weight": torch.zeros(3)})

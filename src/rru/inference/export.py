@@ -17,9 +17,8 @@ from rru.inference.output import check_free
 from rru.inference.trained import Trained
 from rru.nn import count_parameters
 from rru.tasks import JointHead, SequenceModel
-from rru.training.checkpoint import MODEL
+from rru.training.checkpoint import MODEL, pack
 from rru.training.records import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
-from rru.training.safetensors import pack
 
 FORMATS = ("safetensors", "onnx", "torch-export")
 CARD = "README.md"

@@ -14,9 +14,8 @@ from rru.data.vocabulary import Vocabulary
 from rru.files import MANIFEST, read_file, read_folder
 from rru.settings import Config
 from rru.training import Result, Run, RunError
-from rru.training.checkpoint import MODEL
+from rru.training.checkpoint import MODEL, declared, unpack
 from rru.training.records import CONFIG, EXPORT_CONFIG, VOCABULARY, about_data, read_object, read_tables
-from rru.training.safetensors import declared, unpack
 
 OTHER_LIMIT = 64 << 20  # bytes of a file beside the weights
 Check = Callable[[Path], None]

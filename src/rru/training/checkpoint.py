@@ -8,22 +8,26 @@ A run keeps its last two. Each is a folder such as `checkpoint/000012` with
 """
 
 import json
+import os
 import re
 import shutil
+import struct
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 from torch import Tensor
 
-from rru.files import Damaged, own_folder, read_folder, write_folder
+from rru.files import Damaged, open_file, own_folder, read_folder, write_folder
 from rru.training.errors import RunError
-from rru.training.safetensors import declared, pack, unpack
 
 MODEL = "model.safetensors"
 _TENSORS = "state.safetensors"
 _TREE = "state.json"
+HEADER_LIMIT = 16 << 20  # bytes of the header of a safetensors file
 SLACK = 64 << 20  # bytes that a file may have beyond the tensors of its model
 STATE_FACTOR = 16  # largest state of a run, as a multiple of its model: optimisers keep two tensors for each
 
@@ -142,6 +146,69 @@ def limited(model: Mapping[str, Tensor], factor: int = 1) -> Callable[[Path], No
 def _check_header(file: Path) -> None:
     if file.suffix == ".safetensors":
         declared(file)
+
+
+def _type(name: str) -> str:
+    """Returns torch's name of a type in a safetensors file, such as F32."""
+    for letters, words in (("BF", "bfloat"), ("F", "float"), ("I", "int"), ("U", "uint")):
+        if name.startswith(letters) and name.removeprefix(letters).isdigit():
+            return words + name.removeprefix(letters)
+    return name.lower()
+
+
+def declared(file: Path) -> dict[str, str]:
+    """Reads the header of a safetensors file, not its tensors; raises `Damaged` if its sizes are not the file's.
+
+    **Returns:** shape and type of each tensor by name, as in `(2, 3) of float32`.
+    """
+    try:
+        with open_file(file, sys.maxsize) as content:
+            size = os.fstat(content.fileno()).st_size
+            (length,) = struct.unpack("<Q", content.read(8))
+            if length > HEADER_LIMIT:
+                raise ValueError(f"its header has {length} bytes; at most {HEADER_LIMIT} are allowed")
+            header = json.loads(content.read(length))
+        header.pop("__metadata__", None)
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+        if size != 8 + length + end:
+            raise ValueError(f"it has {size} bytes, but its header needs {8 + length + end}")
+        return {
+            str(name): f"{tuple(map(int, entry['shape']))} of {_type(str(entry['dtype']))}"
+            for name, entry in header.items()
+        }
+    except OSError as error:
+        raise Damaged(f"{file}: cannot be read ({error.strerror or error})") from error
+    except (struct.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Damaged(f"{file}: is not a safetensors file ({error})") from error
+
+
+def pack(tensors: dict[str, Tensor]) -> bytes:
+    """Returns the content of a safetensors file with these tensors. Tensors that share memory are stored separately."""
+    seen: set[int] = set()
+    apart: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    try:
+        return safetensors.torch.save(apart)
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # safetensors panics if it gets no memory; not an Exception
+            size = sum(each.nbytes for each in apart.values())
+            raise MemoryError(f"not enough memory to save {size} bytes") from None
+        raise
+
+
+def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
+    """Returns the tensors in the content of a safetensors file; raises `Damaged`, naming `path`, if it is invalid.
+
+    Copies each tensor to memory allocated by torch, because alignment can change the last bit of a product.
+    """
+    try:
+        return {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
+    except Exception as error:  # safetensors raises its own errors and those of torch and struct
+        raise Damaged(f"{path}: is not a safetensors file ({error})") from error
 
 
 def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-_PACKAGES = ("rru", "torch", "numpy")
+_PACKAGES = ("rru", "torch", "numpy", "safetensors")
 
 
 def environment() -> dict[str, Any]:

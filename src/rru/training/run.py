@@ -44,7 +44,7 @@ from rru.files import (
     write_folder,
 )
 from rru.settings import Config, toml
-from rru.training.checkpoint import MODEL, Checkpoints
+from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
 from rru.training.environment import changes, environment
 from rru.training.errors import RunError
 from rru.training.records import (
@@ -64,7 +64,6 @@ from rru.training.records import (
     read_tables,
 )
 from rru.training.result import REMOVE, Result
-from rru.training.safetensors import pack, unpack
 
 PATIENCE = 0.5  # seconds to wait for the lock: a process that reads `status` takes it for a moment
 
