@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -g"
+FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -O1 -g"  # sanitized, -O3 takes many minutes
 TESTS = ["tests/scan/test_native.py", "tests/scan/test_native_library.py", "tests/scan/test_native_functions.py"]
 
 

@@ -118,3 +118,19 @@ def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it(tmp_path):
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0
     assert signal.SIGINT.name not in ended.stderr
+
+
+def test_a_command_that_ctrl_c_stopped_ends_without_taking_python_apart(tmp_path):
+    """Which crashed where a module was half imported."""
+    code = (
+        "import atexit, sys, types\n"
+        "import rru.cli\n"
+        "class Left:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "left = Left()\n"
+        "atexit.register(print, 'cleaned up')\n"
+        "sys.modules['rru.cli.commands'] = types.SimpleNamespace(app=lambda prog_name: sys.exit(130))\n"
+        "rru.cli.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "cleaned up\n", "")

@@ -1,5 +1,6 @@
 """The command `rru`. Its commands are in `rru.cli.commands`, which is imported only when the command runs."""
 
+import atexit
 import os
 import signal
 import sys
@@ -21,4 +22,16 @@ def main() -> None:
         signal.signal(signal.SIGINT, before)
         app(prog_name="rru")
     except KeyboardInterrupt:  # before a command began, or after it ended
-        os._exit(130)
+        _end_at_once()
+    except SystemExit as ended:
+        if ended.code == 130:
+            _end_at_once()
+        raise
+
+
+def _end_at_once() -> None:
+    """Ends after Ctrl-C. A module may be half imported, and then taking Python apart in order can crash."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
