@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -O1 -g"  # sanitized, -O3 takes many minutes
-TESTS = ["tests/scan/test_native.py", "tests/scan/test_native_library.py", "tests/scan/test_native_functions.py"]
+TESTS = [f"tests/scan/test_{name}.py" for name in ("native", "bfloat16", "native_library", "native_functions")]
 
 
 def main() -> None:
