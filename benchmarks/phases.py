@@ -30,7 +30,7 @@ NAMES = (  # in the order of a table; "first", "middle" and "last" are the produ
     "backward last",
     "backward rows",
     "backward after",
-    "torch",
+    "weights",
     "allocation",
     "python",
 )
@@ -49,7 +49,7 @@ class PhaseTimer:
         start = time.perf_counter()
         with (
             patch.object(library.Function, "__call__", self._timing_native(library.Function.__call__)),
-            patch.object(cell, "gradients", self._timing("torch", cell.gradients)),
+            patch.object(cell, "gradients", self._timing("weights", cell.gradients)),
             patch.object(torch.Tensor, "new_empty", self._timing("allocation", torch.Tensor.new_empty)),
         ):
             yield
@@ -66,9 +66,11 @@ class PhaseTimer:
         return timed
 
     def _timing_native(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        whole = self._timing("torch", call)  # small layers: the library computes weight gradients, without a loop
+        whole = self._timing("weights", call)  # small layers: the library computes weight gradients, without a loop
 
         def timed(function: library.Function, memory: Any) -> None:
+            if "_gradient_" in function._name:
+                return call(function, memory)  # inside `gradients`, which is timed as a whole
             if "_gradients_" in function._name:
                 return whole(function, memory)
             with native_phases() as found:

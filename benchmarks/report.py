@@ -167,7 +167,7 @@ PHASES = {
     "backward last": "Eq. 1",
     "backward rows": "pointwise",
     "backward after": "dW sparse",
-    "torch": "dW dense",
+    "weights": "dW dense",
     "allocation": "allocation",
     "python": "Python",
 }

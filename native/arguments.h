@@ -21,6 +21,9 @@ struct Memory {
   int64_t bytes;
 };
 
+// The most tokens (steps times sequences) of a call, so that an int holds their number and what lies a block beyond it.
+constexpr int kMostTokens = 1 << 30;
+
 // Thrown if a function and its caller disagree about the arguments.
 struct Mismatch : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -1,5 +1,5 @@
 // The gradient of a large matrix in bfloat16, by AVX512_BF16: rounded factors, float32 sums. Without these instructions
-// the gradients of large layers are torch's float32 products (scan/weight_gradients.py).
+// the gradients of large layers are float32 products (dense_gradient.h).
 #pragma once
 #include "arguments.h"
 #include "bfloat16.h"

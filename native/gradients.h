@@ -109,7 +109,7 @@ struct Gradients {
   const bool wants_x;
 
   explicit Gradients(Arguments& in)
-      : tokens(in.count("tokens")),
+      : tokens(in.between("tokens", 0, kMostTokens)),
         m(in.size("input_size")),
         n(in.size("hidden_size")),
         p(in.size("output_size")),

@@ -169,13 +169,19 @@ struct RruForward : Rru<T> {
     worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });
     const Rows<T>*j = &scratch.wide, *next = &scratch.other;
     worker.product(scratch.xh, inner, *j);  // the sum in Eq. 1
-    worker.rows([&](const Row& row) { normalize_row(row, (*j)[row.index]); });
+    auto dropout = [&](const Row& row) { dropout_row(row, worker, scratch, (*j)[row.index]); };  // Eq. 3
+    worker.rows([&](const Row& row) {
+      normalize_row(row, (*j)[row.index]);
+      if (middle.empty()) dropout(row);
+    });
     for (size_t k = 0; k < middle.size(); ++k) {  // Eq. 2
       worker.product(*j, middle[k], *next);
       std::swap(j, next);
-      worker.rows([&](const Row& row) { middle_row(row, static_cast<int>(k), (*j)[row.index]); });
+      worker.rows([&](const Row& row) {
+        middle_row(row, static_cast<int>(k), (*j)[row.index]);
+        if (k + 1 == middle.size()) dropout(row);
+      });
     }
-    worker.rows([&](const Row& row) { dropout_row(row, worker, scratch, (*j)[row.index]); });
     if (few_nonzero(worker, scratch))  // Eq. 4 and 6
       worker.product(scratch.live, outer, scratch.both);
     else
@@ -209,7 +215,7 @@ struct RruForward : Rru<T> {
     if (save) std::copy_n(j, g, this->hidden_at(k, row.token));
   }
 
-  void dropout_row(const Row& row, Worker<T>& worker, Scratch& scratch, T* d) const {  // Eq. 3
+  void dropout_row(const Row& row, Worker<T>& worker, Scratch& scratch, T* d) const {
     if (this->dropout.active()) {
       const T* mask = worker.mask(row);
       for (int f = 0; f < g; ++f) d[f] *= mask[f];

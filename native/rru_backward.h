@@ -93,22 +93,12 @@ struct RruBackward : Rru<T> {
       worker.product_at(scratch.both, to_d, scratch.at, scratch.found);
     else
       worker.product(scratch.both, to_d, scratch.grad_d);
-    worker.rows([&](const Row& row) { last_relu_row(row, scratch); });
-    const Rows<T>*grad = &scratch.grad_d, *next = &scratch.other;
-    for (int k = layers - 1; k >= 0; --k) {  // Eq. 2; the gradient is already through its ReLU
-      worker.rows([&](const Row& row) {
-        T* target = row_of(grad_hidden, k * tokens() + row.token, g);
-        std::copy_n((*grad)[row.index], g, target);
-        scratch.from[row.index] = target;
-      });
-      if (sparse_row && k == layers - 1)
-        worker.product(scratch.at, middle[k], *next);
-      else
-        worker.product(scratch.from, middle[k], *next);
-      std::swap(grad, next);
-      worker.rows([&](const Row& row) { relu_row(k, row, (*grad)[row.index]); });
+    if (sparse && !layers) {
+      worker.rows([&](const Row& row) { sparse_inner_row(row, scratch); });
+    } else {
+      worker.rows([&](const Row& row) { last_relu_row(row, scratch); });
+      inner_layers(worker, scratch);
     }
-    worker.rows([&](const Row& row) { normalize_row(row, scratch, (*grad)[row.index]); });
     worker.product(scratch.from, to_h, scratch.decayed, scratch.grad_h);
   }
   void end(Scratch& scratch, const Row& row) const {
@@ -177,7 +167,7 @@ struct RruBackward : Rru<T> {
       return;
     }
     SparseRow<T>& at = scratch.at[row.index];
-    T *found = scratch.found[row.index], *target = layers ? row_of(grads.get(), row.token, g) : found;
+    T *found = scratch.found[row.index], *target = row_of(grads.get(), row.token, g);
     if (sparse_result)
       for (int k = 0; k < at.count; ++k) target[k] = found[k] * through;
     else
@@ -185,6 +175,25 @@ struct RruBackward : Rru<T> {
     std::fill_n(dj, g, T(0));
     for (int k = 0; k < at.count; ++k) dj[at.index[k]] = target[k];
     at.value = target;
+  }
+
+  // Goes back through Eq. 2 and 1, from the gradient of the last ReLU's input.
+  void inner_layers(Worker<T>& worker, Scratch& scratch) {
+    const Rows<T>*grad = &scratch.grad_d, *next = &scratch.other;
+    for (int k = layers - 1; k >= 0; --k) {  // Eq. 2; the gradient is already through its ReLU
+      worker.rows([&](const Row& row) {
+        T* target = row_of(grad_hidden, k * tokens() + row.token, g);
+        std::copy_n((*grad)[row.index], g, target);
+        scratch.from[row.index] = target;
+      });
+      if (sparse_row && k == layers - 1)
+        worker.product(scratch.at, middle[k], *next);
+      else
+        worker.product(scratch.from, middle[k], *next);
+      std::swap(grad, next);
+      worker.rows([&](const Row& row) { relu_row(k, row, (*grad)[row.index]); });
+    }
+    worker.rows([&](const Row& row) { normalize_row(row, scratch, (*grad)[row.index]); });
   }
 
   // The ReLU before the k-th Eq. 2.
@@ -202,6 +211,25 @@ struct RruBackward : Rru<T> {
     } else {
       std::copy_n(dj, g, da);
     }
+    scratch.from[row.index] = da;
+  }
+
+  // Eq. 1 and 3 without Eq. 2, if sparse: computes the gradient of the sum in Eq. 1 from that of d. It is nonzero where d
+  // is, minus a multiple of Eq. 1's result. There d is j times `through`, so the sum of dj * j is that of found * d.
+  void sparse_inner_row(const Row& row, Scratch& scratch) const {
+    const SparseRow<T>& at = scratch.at[row.index];
+    const T *j = row_of(this->pre, row.token, g), *dense = scratch.grad_d[row.index];
+    T *found = scratch.found[row.index], *da = row_of(grad_pre, row.token, g);
+    for (int k = 0; !sparse_result && k < at.count; ++k) found[k] = dense[at.index[k]];
+    T factor = through;
+    if (this->normalize) {
+      const T scale = this->scale[row.token], share = scale * dot(found, at.value, at.count) / g;
+      for (int f = 0; f < g; ++f) da[f] = -share * j[f];
+      factor *= scale;
+    } else {
+      std::fill_n(da, g, T(0));
+    }
+    for (int k = 0; k < at.count; ++k) da[at.index[k]] += factor * found[k];
     scratch.from[row.index] = da;
   }
 

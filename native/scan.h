@@ -91,8 +91,7 @@ struct Scan {
         bfloat16(in.between("bfloat16", 0, std::is_same_v<T, float>)),
         dots(bfloat16 && RRU_VECTOR_BYTES == 64 && has_bfloat16_dots()),
         p(in.size("output_size")) {
-    if (tokens() > static_cast<size_t>(std::numeric_limits<int>::max()))
-      throw Mismatch("steps times sequences must be below 2**31");
+    if (tokens() > static_cast<size_t>(kMostTokens)) throw Mismatch("steps times sequences must be at most 2**30");
     if (has_lengths) lengths = in.tensor<const int64_t>("lengths", {batch});
     for (int b = 0; has_lengths && b < batch; ++b)
       if (lengths[b] < 1 || lengths[b] > steps) throw Mismatch("lengths must be from 1 to the number of steps");

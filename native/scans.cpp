@@ -1,6 +1,7 @@
 // Exports all functions for one instruction set. setup.py compiles this file once per instruction set, with RRU_ISA and
 // RRU_VECTOR_BYTES defined. Names are <function>_<type>_<instruction set>, such as lstm_forward_f32_avx2.
 #include "bfloat16_gradients.h"
+#include "dense_gradient.h"
 #include "export.h"
 #include "gradients.h"
 #include "gru.h"
@@ -80,6 +81,7 @@ RRU_EXPORT_BOTH(lstm_gradients, LstmGradientsOfWeights)
 RRU_EXPORT_BOTH(gru_forward, GruForward)
 RRU_EXPORT_BOTH(gru_backward, GruBackward)
 RRU_EXPORT_BOTH(gru_gradients, GruGradientsOfWeights)
+RRU_EXPORT_BOTH(dense_gradient, DenseGradient)
 RRU_EXPORT_BOTH(mogrifier_forward, MogrifierForward)
 RRU_EXPORT_BOTH(mogrifier_backward, MogrifierBackward)
 #if defined(RRU_DOTS)

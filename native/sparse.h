@@ -6,10 +6,11 @@
 
 namespace rru::RRU_ISA {
 
-// Products with sparse rows process a matrix in blocks: the lines of this many features, in a strip of up to
-// kStripPanels panels. A block takes 16 kB, half of a small L1 cache, and is used for all rows before the next one.
-// Meanwhile the next one is fetched into the L2 cache: which lines a row reads is random, so the processor cannot guess.
-constexpr int kStripPanels = 4, kSparseBlock = 16384 / (2 * kStripPanels * RRU_VECTOR_BYTES);
+// Products with sparse rows process a matrix in blocks: the lines of kSparseBlock features, in a strip of up to
+// kStripPanels panels. A block takes 32 kB, about the L1 cache, and is used for all rows before the next one. A row has
+// few entries in a block, and each time a few dozen cycles pass until the first sum, so smaller blocks are slower.
+// Meanwhile the next block is fetched into the L2 cache: which lines a row reads is random, so the processor cannot guess.
+constexpr int kStripPanels = 4, kSparseBlock = 32768 / (2 * kStripPanels * RRU_VECTOR_BYTES);
 
 // The nonzeros of a row, in ascending order of index.
 template <typename T>
@@ -272,19 +273,19 @@ class SparseGradient {
 
   int first_token(int b) const { return b * tokens_together; }
   int last_token(int b) const { return std::min(tokens_, (b + 1) * tokens_together); }
-  int* bounds(int b) { return bounds_.data() + static_cast<size_t>(b) * (features_together + 1); }
+  size_t* bounds(int b) { return bounds_.data() + static_cast<size_t>(b) * (features_together + 1); }
 
   // Appends the entries of block b with features first .. first + count, sorted by feature. Those of f start at
   // bounds(b)[f].
   void sort_block(int b, int first, int count) {
-    int next[features_together + 1] = {};
+    size_t next[features_together + 1] = {};
     const int last = first + count;
     for (int t = first_token(b); t < last_token(b); ++t) {
       const SparseRow<T> row = sparse_(t);
       for (int i = cursor_[t]; i < row.count && row.index[i] < last; ++i) ++next[row.index[i] - first + 1];
     }
-    int* bound = bounds(b);
-    bound[0] = next[0] = static_cast<int>(entries_.size());
+    size_t* bound = bounds(b);
+    bound[0] = next[0] = entries_.size();
     for (int f = 0; f < count; ++f) bound[f + 1] = next[f + 1] += next[f];
     entries_.resize(bound[count]);
     for (int t = first_token(b); t < last_token(b); ++t) {
@@ -297,13 +298,13 @@ class SparseGradient {
   }
 
   void add_block(int b, int count) {
-    const int* bound = bounds(b);
+    const size_t* bound = bounds(b);
     for (int f = 0; f < count; ++f) {
       Vector<T> total[vectors];
       T* target = sums_.get() + f * width;
       RRU_UNROLL
       for (int v = 0; v < vectors; ++v) total[v] = load(target + v * lanes);
-      for (int i = bound[f]; i < bound[f + 1]; ++i) {
+      for (size_t i = bound[f]; i < bound[f + 1]; ++i) {
         const T* line = near_.get() + entries_[i].token * width;
         RRU_UNROLL
         for (int v = 0; v < vectors; ++v) total[v] += entries_[i].value * load(line + v * lanes);
@@ -315,7 +316,8 @@ class SparseGradient {
 
   const Sparse& sparse_;
   const int tokens_, blocks_, begin_, end_;
-  std::vector<int> cursor_, bounds_;
+  std::vector<int> cursor_;
+  std::vector<size_t> bounds_;  // may exceed an int: the entries of all tokens
   std::vector<Entry> entries_;
   Buffer<T> near_, sums_;
 };

@@ -1,0 +1,84 @@
+// The gradient of a matrix of a large layer, from dense rows of all steps: products that torch does at two thirds of the
+// processor's rate. Small layers: gradients.h. Gradients that skip zeros: sparse.h. In bfloat16:
+// bfloat16_gradients.h.
+#pragma once
+#include "gradients.h"
+
+namespace rru::RRU_ISA {
+
+// result[f][c] = sum over all tokens of grads[token][f] * values[token][c].
+//
+// Each thread computes a share of the features f. It takes a block of tokens at a time and copies grads and values into
+// the order in which they are read: groups of six features, and panels of columns. A tile, six features by one panel,
+// has its sums in registers during a block, and in `sums` between blocks.
+template <typename T>
+struct DenseGradient {
+  const int tokens, features, columns;
+  const int grads_row, values_row;  // from one token to the next; rows may be part of wider ones
+  const T *grads, *values;
+  T* result;  // (features, columns)
+
+  explicit DenseGradient(Arguments& in)
+      : tokens(in.between("tokens", 1, kMostTokens)),
+        features(in.size("features")),
+        columns(in.size("columns")),
+        grads_row(in.between("grads_row", features, 1 << 30)),
+        values_row(in.between("values_row", columns, 1 << 30)),
+        grads(in.tensor<const T>("grads", {extent(grads_row, features)})),
+        values(in.tensor<const T>("values", {extent(values_row, columns)})),
+        result(in.tensor<T>("result", {features, columns})) {}
+
+  void run(Share share) const {
+    const int first = share.first(features), count = share.last(features) - first;
+    const int padded = round_up(columns, width);
+    if (count == 0) return;
+    const Buffer<T> near_grads(static_cast<size_t>(features_together) * tokens_together);
+    const Buffer<T> near_values(static_cast<size_t>(padded) * tokens_together);
+    const Buffer<T> sums(static_cast<size_t>(round_up(count, group)) * padded, T(0));
+    for (int token = 0; token < tokens; token += tokens_together) {
+      const int present = std::min(tokens_together, tokens - token);
+      copy_values(token, present, near_values.get());
+      for (int f = 0; f < count; f += features_together) {
+        const int some = std::min(features_together, count - f);
+        copy_grads(token, present, first + f, some, near_grads.get());
+        for (int c = 0; c < padded; c += width)
+          for (int i = 0; i < some; i += group)
+            add_tile<T, group, 2>({near_grads.get() + i * present, 1, group}, near_values.get() + c * present, width,
+                                  present, sums.get() + static_cast<size_t>(f + i) * padded + c, padded);
+      }
+    }
+    for (int f = 0; f < count; ++f)
+      std::copy_n(sums.get() + static_cast<size_t>(f) * padded, columns, result + static_cast<size_t>(first + f) * columns);
+  }
+
+ private:
+  static constexpr int group = 6, width = 2 * Simd<T>::lanes;
+  static constexpr int tokens_together = 256, features_together = 64 * group;  // fit the L2 cache
+
+  int64_t extent(int row, int size) const { return (tokens - int64_t{1}) * row + size; }
+
+  // Copies rows of a block of tokens: element (token, column) goes to [column / size][token][column % size].
+  template <int size>
+  static void copy_in_groups(const T* from, size_t row, int tokens, int columns, T* target) {
+    const int whole = columns / size, rest = columns % size;
+    const size_t next = static_cast<size_t>(size) * tokens;  // from one group to the next
+    for (int t = 0; t < tokens; ++t, from += row, target += size) {
+      for (int i = 0; i < whole; ++i) std::memcpy(target + i * next, from + i * size, size * sizeof(T));
+      if (rest == 0) continue;
+      std::copy_n(from + whole * size, rest, target + whole * next);
+      std::fill_n(target + whole * next + rest, size - rest, T(0));
+    }
+  }
+  void copy_values(int token, int count, T* target) const {
+    copy_in_groups<width>(values + static_cast<size_t>(token) * values_row, values_row, count, columns, target);
+  }
+  void copy_grads(int token, int count, int first, int some, T* target) const {
+    copy_in_groups<group>(grads + static_cast<size_t>(token) * grads_row + first, grads_row, count, some, target);
+  }
+};
+
+template <typename T>
+void run(DenseGradient<T>& gradient, int threads) {
+  in_parallel(threads, [&](int thread) { gradient.run({thread, threads}); }, [] {});
+}
+}  // namespace rru::RRU_ISA

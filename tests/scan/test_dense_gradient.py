@@ -1,0 +1,46 @@
+"""The gradient of a matrix from the rows of all steps, which large layers leave to the library."""
+
+import pytest
+import torch
+
+from rru.scan import library
+from rru.scan.weight_gradients import over_steps
+
+pytestmark = pytest.mark.skipif(not library.BUILT, reason="this build has no native library")
+
+SIZES = [(1, 1, 1, 1), (3, 2, 7, 33), (5, 60, 13, 40), (2, 128, 400, 9)]  # steps, batch, rows and columns of the matrix
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("steps", "batch", "out", "size"), SIZES)
+def test_it_is_the_product_over_all_steps(steps, batch, out, size, threads):
+    grads, values = (torch.randn(steps, batch, width, dtype=torch.float64) for width in (out, size))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = over_steps(grads, values, False)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, torch.einsum("tbo,tbi->oi", grads, values), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+def test_rows_may_be_parts_of_wider_rows():
+    wide, values = torch.randn(4, 5, 11), torch.randn(4, 5, 50)
+    for one, two in ((wide[..., :3], values[..., 20:]), (wide[..., 3:], values), (wide, values[..., :1])):
+        expected = torch.einsum("tbo,tbi->oi", one.double(), two.double()).float()
+        torch.testing.assert_close(over_steps(one, two, False), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_without_steps_it_is_zero():
+    assert torch.equal(over_steps(torch.ones(0, 3, 2), torch.ones(0, 3, 4), False), torch.zeros(2, 4))
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+def test_an_infinite_gradient_reaches_its_row_alone():
+    grads, values = torch.ones(2, 3, 8), torch.ones(2, 3, 5)
+    grads[0, 0, 6] = torch.inf
+    expected = torch.full((8, 5), 6.0)
+    expected[6] = torch.inf
+    assert torch.equal(over_steps(grads, values, False), expected)
