@@ -140,7 +140,7 @@ def _export(folder: Path) -> Fuzzer:
     """Exports that load: of music, and of text with a vocabulary."""
     vocabulary = data.Vocabulary.of("abcdefgh", "characters")
     kept: list[dict[str, bytes]] = []
-    for config, words in ((preset("jsb", size="smoke"), None), (preset("ptb-chars", size="smoke"), vocabulary)):
+    for config, words in ((preset("jsb", name="smoke"), None), (preset("ptb-chars", name="smoke"), vocabulary)):
         model = tasks.model(
             config.kind,
             config.model.cell,

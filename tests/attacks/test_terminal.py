@@ -38,7 +38,7 @@ def test_of_runs_and_report(command, folder):
 
 
 def test_of_a_result_that_resume_and_plan_show(command, tmp_path):
-    entry = preset(size="smoke", task="bach")
+    entry = preset(name="smoke", task="bach")
     folder = write_run(tmp_path / "runs", entry, reason=ESCAPE, metric=ESCAPE)
     change_result(folder, test={ESCAPE: 1.0})
     for arguments in (["resume", str(folder)], ["plan", "table1", "--preset", "smoke", "--tasks", "bach"]):

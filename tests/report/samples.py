@@ -46,8 +46,8 @@ def write_run(root, config, test=8.0, folder=None, epochs=5, **changes):
     return folder
 
 
-def preset(task="jsb", cell="rru", size="paper", seed=0, *changes):
-    return presets.override(presets.load(task, cell, size), [*changes, f"schedule.seed={seed}"])
+def preset(task="jsb", cell="rru", name="paper", seed=0, *changes):
+    return presets.override(presets.load(task, cell, name), [*changes, f"schedule.seed={seed}"])
 
 
 def change_result(folder, remove=(), **changes):

@@ -71,8 +71,8 @@ def test_seeds_are_gathered_to_a_mean(tmp_path):
 
 
 def test_presets_are_kept_apart(tmp_path):
-    write_run(tmp_path / "runs", preset(size="paper"), 7.8)
-    write_run(tmp_path / "runs", preset(size="smoke"), 50.0)
+    write_run(tmp_path / "runs", preset(name="paper"), 7.8)
+    write_run(tmp_path / "runs", preset(name="smoke"), 50.0)
     html = page(tmp_path)
     assert re.findall(r'<section id="([\w-]+)"', html) == ["preset-paper", "preset-smoke", "runs"]
     smoke = html[html.index('id="preset-smoke"') :]
@@ -120,6 +120,12 @@ def test_settings_that_differ_from_a_preset_are_named(tmp_path):
     assert (origin(as_preset).preset, origin(as_preset).text) == ("paper", "")
 
 
+def test_a_setting_changed_to_its_default_is_shown_with_its_value(tmp_path):
+    write_run(tmp_path, preset("jsb", "rru", "best", 0, "output=independent", "epochs=3"), 7.0)
+    (run,) = gather([tmp_path])
+    assert "output=independent" in origin(run).text
+
+
 def test_a_diverged_seed_is_named_and_does_not_count(tmp_path):
     write_run(tmp_path / "runs", preset(seed=0), 8.0)
     write_run(tmp_path / "runs", preset(seed=1), 99.0, status="diverged", reason="the training loss became nan")
@@ -156,7 +162,7 @@ def test_presets_of_runs(tmp_path):
     dropout = plans.load("dropout-jsb", "cpu").runs[3].config
     for config, name in (
         (preset(seed=5), "paper"),
-        (preset(size="cpu"), "cpu"),
+        (preset(name="cpu"), "cpu"),
         (preset("bach", "rru", "demo"), "demo"),
         (dropout, "cpu"),
         (preset("jsb", "rru", "cpu", 0, "lr=0.123"), "own settings"),
@@ -202,7 +208,7 @@ def test_joint_outputs_are_lines_of_their_own_and_never_beside_the_papers_number
 
 
 def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):
-    write_run(tmp_path / "runs", preset(size="cpu"), 8.72)
+    write_run(tmp_path / "runs", preset(name="cpu"), 8.72)
     said = text_of(page(tmp_path))
     assert "8.72 paper 7.72 +1.00" in said
     assert "worse" not in said.replace("or worse", "")

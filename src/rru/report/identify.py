@@ -40,11 +40,12 @@ def origin(run: FoundRun) -> Origin:
     """Find the preset of a run or of its plan; if there is none, the preset closest to its settings."""
     if not run.known:
         return Origin("", {})
-    mine = _flat(run.known)
-    found = []
+    mine, found = _flat(run.known), []
+    defaults = {name: one.declared.default for name, one in run.known.settings.items()}
     for preset, theirs in _candidates(run, preset_of(run)).items():
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-        found.append(Origin(preset, {name: mine.get(name, "none") for name in names}))
+        values = {name: mine.get(name, defaults.get(name)) for name in names}
+        found.append(Origin(preset, {name: "none" if value is None else value for name, value in values.items()}))
     return min(found, key=lambda one: len(one.changes), default=Origin("", {}))
 
 
