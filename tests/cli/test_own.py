@@ -104,6 +104,11 @@ def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_
     assert rru_command("classify", texts, "new.txt").startswith("new.txt: 5 ")
     own_files.gestures(tmp_path / "new.csv", count=2)
     assert "new.csv, g0: down" in rru_command("classify", sequences, "new.csv")
+    steps = [line.split(",") for line in (tmp_path / "new.csv").read_text().splitlines()[1:]]
+    lines = "\n".join(",".join(step[2:4]) for step in steps if step[0] == "g0")
+    answers = CliRunner().invoke(app, ["stream", str(sequences)], input=lines).stdout.splitlines()
+    assert len(answers) == len(lines.splitlines())
+    assert answers[-1].startswith("down ")
     for folder, form in ((texts, "torch-export"), (sequences, "torch-export")):
         rru_command("export", folder, "-o", f"{folder.parent.parent.name}-{form}", "--format", form)
     rru_command("report", "-o", "page.html")

@@ -16,6 +16,7 @@ from rru.cli.inference import classify, compose, export, write
 from rru.cli.plan import plan, run
 from rru.cli.report import report
 from rru.cli.runs import runs
+from rru.cli.stream import stream
 from rru.cli.train import evaluate, resume, train
 from rru.cli.tune import tune
 from rru.settings import user_cells
@@ -32,7 +33,7 @@ GROUPS = {
     "Train": (demo, train, resume, evaluate, tune),
     "Look at results": (runs, report),
     "Reproduce the paper": (plan, run),
-    "Use a trained model": (forecast, compose, write, classify, export),
+    "Use a trained model": (forecast, compose, write, classify, stream, export),
 }
 for group, commands in GROUPS.items():
     for command in commands:

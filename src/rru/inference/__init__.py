@@ -6,6 +6,7 @@ from rru.inference.fitting import fit
 from rru.inference.forecasting import Forecast, forecast
 from rru.inference.midi import read_midi, write_midi
 from rru.inference.music import Piece, compose
+from rru.inference.reading import Reader
 from rru.inference.streaming import Stream, stream
 from rru.inference.trained import Trained, load
 from rru.inference.writing import unknown_tokens, write
@@ -13,6 +14,7 @@ from rru.inference.writing import unknown_tokens, write
 __all__ = [
     "Forecast",
     "Piece",
+    "Reader",
     "Stream",
     "Trained",
     "classify",

@@ -91,11 +91,16 @@ def _values(trained: Trained, values: NDArray[np.float64]) -> Tensor:
 
 
 def _chances(trained: Trained, inputs: Tensor) -> dict[str, float]:
-    names = {"reviews": ["negative", "positive"], "images": [str(digit) for digit in range(10)]}.get(trained.kind)
-    names = names or [str(name) for name in trained.about["classes"]]
     with torch.no_grad():
         logits, _ = trained.model(inputs)  # (1, classes)
-    probabilities = torch.softmax(trained.checked(logits[0]), dim=-1).tolist()
+    return ranked(trained, trained.checked(logits[0]))
+
+
+def ranked(trained: Trained, logits: Tensor) -> dict[str, float]:
+    """Returns the probability of each class, highest first, from logits (classes,)."""
+    names = {"reviews": ["negative", "positive"], "images": [str(digit) for digit in range(10)]}.get(trained.kind)
+    names = names or [str(name) for name in trained.about["classes"]]
+    probabilities = torch.softmax(logits, dim=-1).tolist()
     return dict(sorted(zip(names, probabilities, strict=True), key=lambda pair: -pair[1]))
 
 

@@ -1,0 +1,30 @@
+"""`rru stream`: read a sequence from standard input, line by line."""
+
+import sys
+
+from rru.cli.console import line, plain_errors
+from rru.cli.inference import loaded
+from rru.cli.train import RunPlace
+from rru.inference import Reader
+
+MOST = 1 << 20  # characters of a line that are read at once
+
+
+def stream(folder: RunPlace) -> None:
+    """Read a sequence from standard input and say after each line what the model makes of it so far.
+
+    Of a text it says how many bits each character or word took, and what is likely to follow. With labels it says the
+    likeliest classes: each line goes on with the text, or has the numbers of one step, separated by commas; an empty
+    line begins another sequence. For music each line has the MIDI notes of one step. For series use `rru forecast`.
+    """
+    with plain_errors():
+        reader, number = Reader(loaded(folder)), 0
+        while text := sys.stdin.readline(MOST):
+            number += 1
+            try:
+                said = reader.read(text)
+            except ValueError as error:
+                raise ValueError(f"standard input, line {number}: {error}") from error
+            if said:
+                line(said)
+                sys.stdout.flush()

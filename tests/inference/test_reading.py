@@ -1,0 +1,69 @@
+"""`rru stream`: a model reads line by line as it would read the whole."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from rru.cli.commands import app
+from rru.data.vocabulary import Vocabulary
+from rru.inference import Reader, load
+from rru.training import RunError
+
+
+@pytest.fixture(scope="module")
+def words(untrained_run):
+    return load(untrained_run("ptb-words", "rru", Vocabulary.of(["the", "cat", "sat"], "words")))
+
+
+def test_text_read_line_by_line_takes_the_bits_of_the_whole(words):
+    parts = [["the", "cat"], ["sat", "the", "dog"]]
+    reader = Reader(words)
+    said = [reader.read(" ".join(part)) for part in parts]
+    ids = torch.from_numpy(words.vocabulary.numbers([word for part in parts for word in part]).astype(np.int64))
+    with torch.no_grad():
+        chances = words.model(ids[:, None])[0][:, 0].log_softmax(-1)  # (5, tokens)
+    nats = -chances[1:4].gather(1, ids[2:, None]).mean().item()  # of the second line
+    assert said[1].startswith(f"{nats / math.log(2):.2f} bits per word; next ")
+    assert reader.read(" \n") == ""
+
+
+def test_a_new_sequence_begins_after_an_empty_line(untrained_run):
+    trained = load(untrained_run("imdb", "gru", Vocabulary.of(["good", "bad"], "words")))
+    with torch.no_grad():
+        trained.model.head.weight *= 50  # so that small differences are seen
+    reader = Reader(trained)
+    first = reader.read("good bad good")
+    assert reader.read("bad bad") != first
+    assert reader.read("\n") == ""
+    assert reader.read("good bad good") == first
+
+
+@pytest.fixture(scope="module")
+def music(untrained_run):
+    return load(untrained_run("bach", "rru", None, ["output=independent"]))
+
+
+def test_notes_are_read_and_expected_by_their_midi_numbers(music):
+    reader = Reader(music)
+    assert reader.read("60 64 67").startswith("next ")
+    for wrong in ("C4", "20", "109", "-60"):
+        with pytest.raises(ValueError, match="must have MIDI notes from 21 to 108"):
+            reader.read(wrong)
+
+
+def test_runs_that_cannot_be_streamed_say_why(untrained_run):
+    with pytest.raises(RunError, match="joint output"):
+        Reader(load(untrained_run("bach", "rru", None, ["output=nade"])))
+    with pytest.raises(RunError, match="`stream` needs a run of"):
+        Reader(load(untrained_run("mnist", "rru")))
+
+
+def test_the_command_answers_each_line_and_names_a_wrong_one(words, music):
+    ran = CliRunner().invoke(app, ["stream", str(words.path)], input="the cat\nsat\n")
+    assert (ran.exit_code, len(ran.stdout.splitlines())) == (0, 2)
+    ran = CliRunner().invoke(app, ["stream", str(music.path)], input="60\nsixty\n")
+    assert ran.exit_code == 1
+    assert "standard input, line 2: must have MIDI notes" in ran.output
