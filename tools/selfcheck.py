@@ -4,7 +4,7 @@
 
 Records calls of the library installed here, which PyTorch confirms (tools/record_calls.py), and replays them on the
 library of each wheel (native/selfcheck.cpp): aarch64 under qemu-aarch64, Windows under wine, where these are installed.
-On Debian: `apt-get install qemu-user libc6-arm64-cross wine`.
+On Debian: `apt-get install qemu-user libc6-arm64-cross wine wine64`.
 """
 
 import argparse
