@@ -26,6 +26,8 @@ def main() -> None:
     except SystemExit as ended:
         if ended.code == 130:
             _end_at_once()
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # silent while Python is taken apart
         raise
 
 
