@@ -18,6 +18,7 @@ from rru.inference.midi import read_midi
 from rru.inference.trained import Trained, load
 from rru.report.gather import gather
 from rru.scan.library import Function, memory_of
+from rru.scan.native_calls import scan_numbers
 from rru.scan.native_cells import NATIVE_CELLS
 from rru.settings.ranges import Range
 from rru.training.checkpoint import Checkpoint, Checkpoints
@@ -268,12 +269,14 @@ def _layer(draw: random.Random) -> str:
         state = layer.cells[0].public_state(parts)
     if draw.random() < 0.3 and options["dropout"] == 0:
         layer.eval(), twin.eval()
-    grad = draw.random() < 0.6
+    grad, rounded = draw.random() < 0.6, draw.random() < 0.2
     try:
-        with torch.set_grad_enabled(grad):
+        with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16, enabled=rounded):
             found = _run(layer, x, state, lengths, grad)
     except REFUSALS:
         return "layer, refused"
+    if rounded:  # to 8 bits, which the reference does elsewhere
+        return "layer, bfloat16, ran"
     torch.set_num_threads(1)  # OpenMP's threads wait for each other for seconds on a busy machine
     with torch.set_grad_enabled(grad):
         wanted = _run(twin, x, state, lengths, grad)
@@ -299,13 +302,14 @@ def _library(draw: random.Random) -> str:
     """Calls a native function with numbers and tensors that do not fit each other."""
     torch.set_num_threads(draw.randint(1, 4))
     kernel, dtype = draw.choice(sorted(NATIVE_CELLS)), draw.choice((torch.float32, torch.float64))
-    names = ["steps", "batch", "input_size", "hidden_size", "reverse", "save", "has_lengths", "seed", "dropout"]
     odd = (0, 1, 2, 3, -1, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**63), draw.getrandbits(63))
-    own = list(NATIVE_CELLS[kernel].Options._fields)
-    chosen = [*names, *(own if "output_size" in own else ["output_size", *own])]
+    options = NATIVE_CELLS[kernel].Options
+    flags = {name: draw.random() < 0.5 for name in ("reverse", "save", "has_lengths", "bfloat16")}
+    shape = [draw.randint(0, 3) for _ in range(3)]
+    numbers = scan_numbers(kernel, shape, draw.randint(0, 3), [draw.randint(0, 3) for _ in options._fields], **flags)
+    numbers |= {name: draw.choice(odd) for name in numbers if draw.random() < 0.3}
     if draw.random() < 0.2:
-        draw.shuffle(chosen)
-    numbers = {name: draw.choice(odd) if draw.random() < 0.3 else draw.randint(0, 3) for name in chosen}
+        numbers = {name: numbers[name] for name in draw.sample(sorted(numbers), len(numbers))}
     sizes = (0, 1, 2, 3, 4, 6, 8, 9, 12, 18)
     tensors = [torch.zeros(draw.choice(sizes), dtype=dtype) for _ in range(draw.randint(0, 24))]
     way = draw.choice(("forward", "backward"))
