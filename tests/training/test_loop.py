@@ -122,6 +122,11 @@ class TestDivergence:
         assert result.status == "finished"
         assert result.untrained_loss > Run(tmp_path / "run").metrics()[0]["validation"]["loss"]
 
+    def test_a_loss_above_that_of_an_untrained_model_that_is_good_already_is_none(self, tmp_path):
+        task = Breaking(lambda loss, step: loss * (1 if step <= 7 else 1000))
+        task.starts_well = True
+        assert train_in(tmp_path / "run", task).status == "finished"
+
     def test_a_single_bad_step_is_none(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1.3 if step == 9 else 1)))
         assert result.status == "finished"

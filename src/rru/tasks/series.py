@@ -94,6 +94,7 @@ class SeriesTask(Task):
     """
 
     metric = MASE
+    starts_well = True
 
     def __init__(
         self,

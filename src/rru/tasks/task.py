@@ -28,6 +28,9 @@ class Task(ABC):
     metric: Metric
     """The main metric, whose `key` is a key of the result of `evaluate`."""
 
+    starts_well = False
+    """Whether the untrained model is good already, so that a training loss above its loss is no sign of divergence."""
+
     breaks_ties = False
     """Whether of two epochs with the same metric the one with the lower loss is better, for small validation splits."""
 

@@ -231,7 +231,8 @@ class _Loop:
             scores = self._evaluate("valid")
             tested = {"test": self._evaluate("test")} if self.schedule.test_every_epoch else {}
         self.session.close_epoch()
-        progress.check_epoch()
+        if not self.task.starts_well:
+            progress.check_epoch()
         score = scores[self.task.metric.key]
         if not math.isfinite(score):
             progress.diverged = f"validation after epoch {progress.epoch} gave {score}"
