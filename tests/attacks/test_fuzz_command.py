@@ -5,6 +5,7 @@ import torch
 
 from rru.scan import library
 from rru.scan.library import Function, memory_of
+from rru.scan.native_calls import scan_numbers
 from tests.attacks.fuzz import FUZZERS, fuzz
 
 
@@ -19,13 +20,12 @@ def test_random_cases_are_read_or_refused(name):
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ({"steps": 2**20, "batch": 2**12}, r"steps times sequences must be below 2\*\*31"),
+        ({"steps": 2**20, "batch": 2**12}, r"steps times sequences must be at most 2\*\*30"),
         ({"hidden_size": 2**29}, "hidden_size must be from 1 to 268435456"),
         ({"input_size": 2**31 - 1}, "input_size must be from 1 to 268435456"),
     ],
 )
 def test_sizes_that_an_int_does_not_hold_are_refused(numbers, message):
-    names = ("steps", "batch", "input_size", "hidden_size", "reverse", "save", "has_lengths", "seed", "dropout")
-    given = dict.fromkeys(names, 1) | {"reverse": 0, "save": 0, "has_lengths": 0, "output_size": 1} | numbers
+    given = scan_numbers("lstm", (1, 1, 1), 1, (), reverse=False, save=False, has_lengths=False) | numbers
     with pytest.raises(RuntimeError, match=message):
         Function("lstm_forward", torch.float32, given)(memory_of([torch.zeros(1)]))
