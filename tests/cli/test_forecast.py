@@ -44,6 +44,10 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     assert "on the test part: MASE" in said
     lines = (tmp_path / "out" / "next.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["time", *map(str, DAYS[60:64])]
+    write(tmp_path / "short.csv", 9)
+    said = command("forecast", run, "--data", "short.csv", "-o", "short-next.csv")
+    assert "the series has 9 steps, the model reads 16: expect larger errors" in said
+    assert "energy.csv: cannot be read (No such file" in command("forecast", run, "-o", "gone.csv", code=1)
     assert "overwrite it with --force" in command("forecast", run, "--data", "new.csv", "-o", "out/next.csv", code=1)
     write(tmp_path / "energy.csv")
     command("train", *series, "--preset", "smoke", "--seed", 1)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rru.data.own.columns import Layout
 from rru.data.own.regular import One, read_series, times_after, with_future
 from rru.data.own.scaling import Scaling
+from rru.data.own.source import check_place
 from rru.data.own.table import read_table
 from rru.data.own.times import Times
 from rru.inference.fans import picture
@@ -59,6 +60,7 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
     trained.check_kind("series", to="forecast")
     assert trained.config.data is not None  # every model of series has it
     path = Path(trained.config.data.path) if path is None else Path(path).expanduser()
+    check_place(path)
     try:
         layout = Layout.from_fields(trained.about["layout"])
         known = {str(name): Scaling.from_fields(each) for name, each in trained.about["series"].items()}

@@ -27,6 +27,14 @@ _TOKENS = {  # kinds of vocabularies by data
     "reviews": ("words",),
     "texts": ("words",),
 }
+_USE = {  # by kind of data: what it is, and the command that uses a model of it
+    "music": ("music", "compose"),
+    **dict.fromkeys(("words", "characters", "bytes"), ("text", "write")),
+    **dict.fromkeys(("reviews", "texts"), ("labelled texts", "classify")),
+    "sequences": ("labelled sequences", "classify"),
+    "images": ("images", "classify"),
+    "series": ("series", "forecast"),
+}
 _COUNTS = ("num_layers", "relu_layers", "rounds")  # at most the number of tensors: each layer or round has its own
 
 
@@ -66,8 +74,12 @@ class Trained:
     def check_kind(self, *kinds: str, to: str) -> None:
         """Raises RunError unless it was trained on one of these kinds; `to` names the purpose, for the message."""
         if self.kind not in kinds:
-            known = ", ".join(name for name in tasks.task_names() if data.data_set(name).kind in kinds)
-            raise RunError(f"{self.path}: `{to}` needs a run of {known} or the like; this is a run of {self.task}")
+            names = [name for name in tasks.task_names() if data.data_set(name).kind in kinds]
+            own = " or ".join(dict.fromkeys(_USE[kind][0] for kind in kinds))
+            known = f"{', '.join(names)} or your own {own}" if names else own
+            what, command = _USE[self.kind]
+            this = f"this is a run of {self.task}: {what}, for `rru {command}`"
+            raise RunError(f"{self.path}: `{to}` needs a run of {known}; {this}")
 
     def checked(self, logits: Tensor) -> Tensor:
         """Returns the logits; raises RunError if one is not finite."""

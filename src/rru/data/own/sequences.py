@@ -28,7 +28,7 @@ def prepare(own: "OwnData") -> Prepared:
     items = {split: _labelled(table, own.options, columns) for split, table in tables.items()}
     flat = _constant(items["train"], columns)
     if items["train"].contents and len(flat) == len(columns.names):
-        raise DataError(own.path, f"must have numbers that differ; {', '.join(flat[:5])} always have the same value")
+        raise DataError(own.path, f"must have columns whose numbers differ; always the same: {', '.join(flat[:5])}")
     keys = {split: [content_hash(values.tobytes()) for values in some.contents] for split, some in items.items()}
     parts = divided(own, items, keys)
     training = np.concatenate(parts["train"].contents)  # (steps, columns)

@@ -60,7 +60,7 @@ def check_place(path: Path) -> None:
     if not stat.S_ISREG(found.st_mode):  # reading a pipe or device would wait, or never end
         raise DataError(path, "must be a file or a folder, is a pipe or a device")
     if not found.st_size:
-        raise DataError(path, "is empty")
+        raise DataError(path, "is empty; give a file with text, a table or music in it")
 
 
 def fingerprint(path: Path, suffixes: Suffixes) -> Fingerprint:
