@@ -132,7 +132,9 @@ def test_an_export_forecasts_as_its_run(trained, tmp_path):
 def test_only_runs_on_series_forecast(trained):
     good = trained()
     other = inference.Trained(**{**good.__dict__, "config": presets.load("bach", "rru", "smoke")})
-    with pytest.raises(RunError, match="`forecast` needs a run of series; this is a run of bach: music, for `rru compose`"):
+    with pytest.raises(
+        RunError, match="`forecast` needs a run of series; this is a run of bach: music, for `rru compose`"
+    ):
         inference.forecast(other)
 
 

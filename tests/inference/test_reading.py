@@ -57,7 +57,10 @@ def test_notes_are_read_and_expected_by_their_midi_numbers(music):
 def test_runs_that_cannot_be_streamed_say_why(untrained_run):
     with pytest.raises(RunError, match="joint output"):
         Reader(load(untrained_run("bach", "rru", None, ["output=nade"])))
-    with pytest.raises(RunError, match="`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`"):
+    with pytest.raises(
+        RunError,
+        match="`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`",
+    ):
         Reader(load(untrained_run("mnist", "rru")))
 
 

@@ -12,6 +12,7 @@ from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
 from rru.report.formatting import setting
 from rru.report.gather import FoundRun
+from rru.report.readings import Reading, inputs, reading, titles
 from rru.settings import Config, presets
 from rru.settings.presets import auto
 from rru.tasks import joint
@@ -67,21 +68,22 @@ def _candidates(run: FoundRun, preset: str) -> dict[str, Mapping[str, Any]]:
 
 def own_plans(runs: Iterable[FoundRun]) -> list[tuple[Plan, list[str]]]:
     """Return a table and convergence for each of the user's own data, with a line for all settings run on it."""
-    by_data: dict[tuple[str, str], dict[str, PlannedRun]] = {}
-    for run in sorted(runs, key=lambda run: (_place(run.cell), run.group)):
-        if run.known is None or run.known.data is None:
+    runs = sorted(runs, key=lambda run: (_place(run.cell), run.group))
+    by_data: dict[Reading, dict[str, PlannedRun]] = {}
+    for run in runs:
+        if (own := reading(run)) is None or run.known is None:
             continue
         came_from = origin(run)
         changed = [came_from.preset] if came_from.preset not in ("", auto.PRESETS[0]) else []
-        line = ", ".join([line_of(run), *changed, *([came_from.text] if came_from.text else [])])
+        line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
         config = run.known.changed({SEED: 0})
-        entries = by_data.setdefault((run.task, run.known.data.hash), {})
+        entries = by_data.setdefault(own, {})
         entries.setdefault(run.group, PlannedRun(run.task, line[:MOST_LINE], {}, config))
     found = []
-    for (task, digest), entries in by_data.items():
-        name, ids, planned = f"{task}-{digest[:6]}", list(entries), list(entries.values())
-        for kind, title, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence")):
-            found.append((Plan(f"{kind}-{name}", YOURS, title, shows, False, planned), ids))
+    for number, (own, title) in enumerate(titles(runs).items()):
+        ids, planned = list(by_data[own]), list(by_data[own].values())
+        for kind, what, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence")):
+            found.append((Plan(f"{kind}-{number}", YOURS, f"{what}: {title}", shows, False, planned), ids))
     return found
 
 

@@ -11,6 +11,7 @@ from rru.report import formatting, svg
 from rru.report.fans import Picture, fans
 from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
+from rru.report.readings import Reading, reading, titles
 from rru.training.records import count
 
 MOST_CLASSES = 40
@@ -49,16 +50,15 @@ class OwnPart:
 
 def own_parts(found: Sequence[FoundRun]) -> list[OwnPart]:
     """Return the parts of all own data, in the order of their runs."""
-    by_data: dict[tuple[str, str], list[FoundRun]] = {}
+    by_data: dict[Reading, list[FoundRun]] = {}
     for run in found:
-        if run.known is not None and run.known.data is not None:
-            by_data.setdefault((run.task, run.known.data.hash), []).append(run)
-    return [_part(runs) for runs in by_data.values()]
+        if (own := reading(run)) is not None:
+            by_data.setdefault(own, []).append(run)
+    return [_part(title, by_data[own]) for own, title in titles(found).items()]
 
 
-def _part(runs: Sequence[FoundRun]) -> OwnPart:
+def _part(title: str, runs: Sequence[FoundRun]) -> OwnPart:
     first = runs[0]
-    assert first.known is not None
     best: dict[str, FoundRun] = {}
     for run in runs:
         if run.counts and (run.cell not in best or _better(run, best[run.cell])):
@@ -66,12 +66,21 @@ def _part(runs: Sequence[FoundRun]) -> OwnPart:
     shown = [_run(run) for run in best.values()]
     notes = first.about.get("notes")
     return OwnPart(
-        first.known.title,
+        title,
         str(first.about.get("summary", ""))[:SENTENCE],
-        [str(note)[:SENTENCE] for note in notes[:MOST_NOTES]] if isinstance(notes, list) else [],
+        [*([str(note)[:SENTENCE] for note in notes[:MOST_NOTES]] if isinstance(notes, list) else []), *_advice(runs)],
         _balance(first.about),
         [run for run in shown if run.pictures],
     )
+
+
+def _advice(runs: Sequence[FoundRun]) -> list[str]:
+    """Return how to get a piano roll onto the page, if these are runs on music and none of them has one."""
+    tested = [run for run in runs if run.counts and run.known is not None and run.known.kind == "music"]
+    if not tested or any(run.music for run in runs):
+        return []
+    place = tested[0].folder
+    return [f"to see and hear a piece here: rru compose {place} -o {place / 'music' / 'piece.mid'}"[:SENTENCE]]
 
 
 def _better(one: FoundRun, other: FoundRun) -> bool:

@@ -108,7 +108,13 @@ class Section:
     @property
     def heading(self) -> str:
         """The title of its figure, with the task: a plan may have been run on other tasks than its title names."""
-        return f"{self.title.partition(':')[0]}: {self.points[0].config.title}"
+        return f"{self.title.partition(':')[0]}: {self.subject}"
+
+    @property
+    def subject(self) -> str:
+        """The title of the task. That of own data is in the plan's title, since it says how the data is read."""
+        config = self.points[0].config
+        return self.title.partition(": ")[2] if config.data else config.title
 
     @property
     def metric(self) -> Metric:

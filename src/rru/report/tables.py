@@ -112,4 +112,4 @@ def _row(section: Section) -> Row:
     there = sum(entry.point.test is not None for entry in entries)
     if verdict.best and there < len(entries):
         said = f"{said} ({there} of {len(entries)} have a result)"
-    return Row(section.points[0].config.title, section.preset, section.metric, entries, said, section.progress)
+    return Row(section.subject, section.preset, section.metric, entries, said, section.progress)

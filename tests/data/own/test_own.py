@@ -208,7 +208,11 @@ def bad_inputs(folder):
         ("table.csv", {"text": "body", "label": "b"}, "has no column 'body'"),
         ("class.csv", {"text": "text", "label": "label"}, "at least two classes in column 'label', got only 'x'"),
         ("many.csv", {"text": "text", "label": "label"}, "20 different values in 20 items; to predict numbers"),
-        ("flat.csv", {"label": "label", "sequence": "id"}, "must have columns whose numbers differ; always the same: x"),
+        (
+            "flat.csv",
+            {"label": "label", "sequence": "id"},
+            "must have columns whose numbers differ; always the same: x",
+        ),
         ("nan.csv", {"label": "label", "sequence": "id"}, "must have columns with numbers beside label, id"),
         ("two.csv", {"text": "text", "label": "label"}, "at least 10 labelled items, got 2"),
         ("both.csv", {"label": "label", "sequence": "id"}, "sequence '1' must have one label"),
