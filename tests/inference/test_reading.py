@@ -59,7 +59,7 @@ def test_runs_that_cannot_be_streamed_say_why(untrained_run):
         Reader(load(untrained_run("bach", "rru", None, ["output=nade"])))
     with pytest.raises(
         RunError,
-        match="`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`",
+        match=r"`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`",
     ):
         Reader(load(untrained_run("mnist", "rru")))
 

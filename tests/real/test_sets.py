@@ -162,3 +162,15 @@ def test_enwik8_is_prepared_in_a_few_hundred_megabytes(tmp_path, real):
         check=True,
     )
     assert int(answer.stdout) < 400
+
+
+@pytest.mark.parametrize("options", [{}, {"line_ends": True}])
+def test_own_files_of_the_penn_treebank_are_the_built_in_set(real, options):
+    built_in = real("ptb-words", **options)
+    train, valid, test = (FOLDER / "ptb" / f"ptb.{split}.txt" for split in data.SPLITS)
+    own = data.from_text(train, by="words", valid=valid, test=test)
+    assert own.options["tokenizer"] == "spaces"
+    loaded = own.load(**options)
+    assert loaded.vocabulary == built_in.vocabulary
+    for ours, theirs in zip(_splits(loaded), _splits(built_in), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

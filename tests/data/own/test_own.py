@@ -276,3 +276,26 @@ def test_a_written_chorale_reads_back_as_it_was(tmp_path):
     for number, roll in enumerate(data.load("bach").test[:10]):
         write_midi(Piece(roll, 0, 1), tmp_path / f"{number}.mid")
         assert (read_midi(tmp_path / f"{number}.mid", 1, gaps=True) == roll).all()
+
+
+def test_bytes_and_treebank_words_are_read_as_the_built_in_sets_are(tmp_path):
+    """With the same parts, own files give the arrays and the vocabulary of the built-in task, so the same runs."""
+    content = np.random.default_rng(0).integers(0, 200, 20_000).astype(np.uint8).tobytes()
+    (tmp_path / "enwik8").write_bytes(content)
+    cuts = {"train": content[:18_000], "valid": content[18_000:19_000], "test": content[19_000:]}
+    for split, part in cuts.items():
+        (tmp_path / f"{split}.txt").write_bytes(part)
+        text = own_files.text(tmp_path / f"ptb.{split}.txt", seed=len(part)).read_text()
+        (tmp_path / f"ptb.{split}.txt").write_text(" <unk> " + text.replace(".", " ."))
+    bytes_ = [tmp_path / f"{split}.txt" for split in cuts]
+    words = [tmp_path / f"ptb.{split}.txt" for split in cuts]
+    for name, (train, valid, test), by, options in (
+        ("enwik8", bytes_, "bytes", {}),
+        ("ptb-words", words, "words", {}),
+        ("ptb-words", words, "words", {"line_ends": True}),
+    ):
+        built_in = data.load(name, tmp_path, verify=False, **options)
+        own = from_path(train, by=by, valid=valid, test=test).load(**options)
+        assert own.vocabulary == built_in.vocabulary
+        for split in data.SPLITS:
+            np.testing.assert_array_equal(getattr(own, split), getattr(built_in, split))
