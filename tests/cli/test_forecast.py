@@ -1,5 +1,7 @@
 """Series by command, from the file to forecasts and the report."""
 
+import re
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -52,7 +54,12 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     write(tmp_path / "energy.csv")
     command("train", *series, "--preset", "smoke", "--seed", 1)
     command("report", "-o", "page.html")
-    assert (tmp_path / "page.html").read_text().count("<h4>Forecast of load") == 1  # of the better run
+    page = " ".join((tmp_path / "page.html").read_text().split())
+    assert page.count("<h4>Forecast of load") == 1  # of the better run
+    assert re.search(
+        r"MAE [\d.]+, RMSE [\d.]+, pinball loss [\d.]+. \d+ % of the values are in the 80 % interval", page
+    )
+    assert re.search(r"MASE of simple forecasts of the same windows: last value [\d.]+, seasonal naive [\d.]+", page)
 
 
 @pytest.mark.parametrize(

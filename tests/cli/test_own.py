@@ -54,7 +54,7 @@ def test_a_text_from_file_to_writing_and_report(rru_command, tmp_path):
     assert len(rru_command("write", folder, "--prompt", "The ", "--length", "9")) > 9
     rru_command("export", folder, "-o", "model")
     assert rru.load("model").config.data.path == "novel.txt"
-    assert "cannot be read" in rru_command("evaluate", folder, code=1)
+    assert "novel.txt: is gone; put it back or" in rru_command("evaluate", folder, code=1)
     rru_command("report", "-o", "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Your data" in page
@@ -115,6 +115,7 @@ def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_
     page = (tmp_path / "page.html").read_text()
     assert page.count('class="confusion"') == 2
     assert "2 classes: down 20, up 20" in page
+    assert f"Macro F1 {scores['macro_f1']:.2f} %." in page
 
 
 def test_all_cells_are_compared_on_own_data_at_equal_parameters(rru_command, tmp_path):

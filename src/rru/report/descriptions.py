@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from rru.report.formatting import NONE, duration, score, setting, whole
 from rru.report.gather import FoundRun
 from rru.report.results import Point, Section
+from rru.tasks import beats_baselines, verdict
 
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
 
@@ -64,6 +65,24 @@ def numbers(run: FoundRun) -> dict[str, tuple[float | None, str]]:
     }
 
 
+def other_scores(run: FoundRun) -> list[str]:
+    """Say in sentences what else is known of the test: macro F1, or errors of forecasts beside those of baselines."""
+    scores, told = run.scores, []
+    if "macro_f1" in scores:
+        told.append(f"Macro F1 {score(scores['macro_f1'], 2)} %.")
+    errors = {"MAE": "mae", "RMSE": "rmse", "pinball loss": "pinball"}
+    if said := [f"{name} {scores[key]:.4g}" for name, key in errors.items() if key in scores]:
+        told.append(f"{', '.join(said)}.")
+    if {"coverage_80", "coverage_95"} <= set(scores):
+        inside = f"{scores['coverage_80']:.0f} % of the values are in the 80 % interval"
+        told.append(f"{inside}, {scores['coverage_95']:.0f} % in the 95 % interval.")
+    if verdict(scores):
+        simple = f"last value {score(scores['mase_last'], 3)}, seasonal naive {score(scores['mase_seasonal'], 3)}"
+        beaten = "" if beats_baselines(scores) else "; the model does not beat them"
+        told.append(f"MASE of simple forecasts of the same windows: {simple}{beaten}.")
+    return told
+
+
 def blank(value: float | None) -> str:
     """Format a number for other programs; empty if there is none."""
     return "" if value is None else repr(value)
@@ -84,7 +103,9 @@ def account(run: FoundRun) -> list[str]:
     if run.best_epoch and run.validation is not None:
         lines.append(f"Epoch {run.best_epoch} had the best validation {label}: {score(run.validation)}.")
     if run.test is not None:
-        lines.append(f"The weights of that epoch were tested: {label} {score(run.test)}.")
+        lines.append(
+            " ".join([f"The weights of that epoch were tested: {label} {score(run.test)}.", *other_scores(run)])
+        )
     if run.best_test is not None:
         lines.append(f"Had the epoch been chosen on the test split, as in the paper: {label} {score(run.best_test)}.")
     if run.duration:

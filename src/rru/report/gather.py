@@ -29,6 +29,7 @@ class FoundRun:
     - `reason`: why it ended.
     - `problems`: everything that is wrong with it.
     - `test`, `validation`: the task's metric at the best epoch; None if there is none.
+    - `scores`: all scores on the test split at the best epoch, by name.
     - `best_test`: the best test score of all epochs, with `schedule.test_every_epoch`; never used to compare runs.
     - `epochs`, `best_epoch`, `steps`, `tokens`, `parameters`, `seconds`: as in result.json, or so far.
     - `curve`: the validation score after each epoch, by that metric.
@@ -46,6 +47,7 @@ class FoundRun:
     problems: tuple[str, ...] = ()
     test: float | None = None
     validation: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
     best_test: float | None = None
     epochs: int | None = None
     best_epoch: int | None = None
@@ -207,8 +209,10 @@ def _with_result(found: FoundRun, content: Mapping[str, Any], problems: list[str
         found = replace(found, test=test, validation=found.validation if validation is None else validation)
     counted = ("epochs", "best_epoch", "steps", "tokens", "parameters")
     seconds = {name: number(value) for name, value in values.get("seconds", {}).items()}
+    scores = {name: number(value) for name, value in values.get("test", {}).items()}
     return replace(
         found,
+        scores={name: value for name, value in scores.items() if value is not None},
         reason=values.get("reason", "")[:SENTENCE],
         seconds={name: value for name, value in seconds.items() if value is not None},
         **{name: values[name] for name in counted if name in values},

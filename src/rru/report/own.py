@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rru.data import SPLITS
-from rru.report import formatting, svg
+from rru.report import descriptions, formatting, svg
 from rru.report.fans import Picture, fans
 from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
@@ -95,7 +95,8 @@ def _run(run: FoundRun) -> OwnRun:
     label, _, unit = (run.metric.label if run.metric else "").partition(", ")
     score = " ".join(part for part in (label, formatting.score(run.test, 3), unit) if part)
     drawn = [confusion(run.details), *fans(run.details)]
-    return OwnRun(line, f"Test {score}, seed {run.seed}", [each for each in drawn if each])
+    scores = " ".join([f"Test {score}, seed {run.seed}.", *descriptions.other_scores(run)])
+    return OwnRun(line, scores, [each for each in drawn if each])
 
 
 def _balance(about: Mapping[str, Any]) -> list[tuple[str, ...]]:

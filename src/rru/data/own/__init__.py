@@ -103,6 +103,8 @@ class OwnData:
         suffixes = _KINDS[self.kind].suffixes
         found = {}
         for split, place in self.places.items():
+            if split in self.expected and not place.exists():
+                raise DataError(place, "is gone; put it back or, if it has moved, run `rru train` with its new path")
             found[split] = fingerprint(place, suffixes)
             before = self.expected.get(split, found[split])
             if before != found[split]:
