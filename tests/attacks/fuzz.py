@@ -1,7 +1,7 @@
 """Fuzzes every reader and the native scans for some minutes: `python -m tests.attacks.fuzz --minutes 5`.
 
-Minutes are of processor time, so that they are as many on a busy machine. Each case is made from a number, its seed, and
-runs in a child process, so that a crash is counted and named. Ctrl-C prints the counts so far.
+Minutes are of processor time, so that a busy machine tries as much. Each case is made from a number, its seed, and runs
+in a child process, so that a crash is counted and named. Ctrl-C prints the counts so far.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def fuzz(
     seconds: float = math.inf,
     begin: Callable[[int], None] = lambda seed: None,
 ) -> Counter[str]:
-    """Runs cases of one kind in this process, for some processor time or a number. Returns how many were read or refused.
+    """Runs a number of cases of one kind, or for some processor time. Returns how many were read or refused.
 
     `begin` is called with the seed of each case before it runs.
     """

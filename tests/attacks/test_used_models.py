@@ -1,16 +1,16 @@
 """Models from others, used by the commands: a forged file is an error of one line, or is used; never a traceback."""
 
-import json
 import random
 
 import pytest
 
+from rru import tasks
 from rru.files import FileError
 from rru.inference.trained import load
-from rru.training.records import ABOUT_LIMIT
+from rru.settings import Config, presets
 from tests.attacks.measured import refused
-from tests.attacks.used import NAMES, Used
 from tests.attacks.test_limits import pytestmark as linux
+from tests.attacks.used import NAMES, Used
 
 CHOSEN = 25  # of thousands; `make fuzz` tries others
 
@@ -25,7 +25,7 @@ def used(request, tmp_path_factory):
 def test_run_and_export_are_used(used):
     for place in (used.run, used.exported):
         for arguments in used.arguments(place):
-            assert used._ends_well(arguments, "as it is")
+            assert used.ends_well(arguments, "as it is")
 
 
 def test_forged_files_are_used_or_refused(used):
@@ -50,3 +50,31 @@ def test_a_run_may_not(used, tmp_path):
                     load(used.run)
             finally:
                 (tmp_path / name).replace(file)
+
+
+@linux
+@pytest.mark.parametrize("cell", ["rru", "mogrifier"])
+def test_no_setting_makes_building_a_model_take_hours_or_all_memory(cell):
+    """Every number of the model is replaced by a huge one; the model is sized without memory for its weights."""
+    tables = presets.load("bach", cell, "smoke").tables()
+    tables["task"] |= {"output": "nade", "output_units": 9}
+    numbers = [
+        (table, name)
+        for table in ("task", "model")
+        for name, value in tables[table].items()
+        if type(value) in (int, float) and name != "budget"
+    ]
+    assert len(numbers) > 5
+
+    def build_all():
+        for table, name in numbers:
+            for huge in (10**5, 10**9, 10**15):
+                try:
+                    config = Config.of({**tables, table: {**tables[table], name: huge}})
+                    model = config.model
+                    tasks.model("music", cell, model.arguments, model.budget, **config.task.model_arguments)
+                except ValueError:
+                    continue
+        raise ValueError("all were tried")
+
+    assert refused(build_all, ValueError) == "all were tried"

@@ -119,7 +119,8 @@ class Used:
         whole = forgery.file.read_bytes()
         forgery.file.write_bytes(forgery.content() or b"")
         try:
-            return all([self._ends_well(arguments, str(forgery)) for arguments in self.arguments(forgery.file.parent)])
+            ended = [self.ends_well(arguments, str(forgery)) for arguments in self.arguments(forgery.file.parent)]
+            return all(ended)
         finally:
             forgery.file.write_bytes(whole)
 
@@ -128,7 +129,7 @@ class Used:
         for name, *more in self.commands:
             yield [name, str(place), *more]
 
-    def _ends_well(self, arguments: list[str], what: str) -> bool:
+    def ends_well(self, arguments: list[str], what: str) -> bool:
         """Returns whether a command accepted the model; raises AssertionError unless it did or said why not."""
         ended = CliRunner().invoke(app, arguments, input=self.given)
         if not isinstance(ended.exception, SystemExit | None):

@@ -143,7 +143,7 @@ def table(forecasts: Sequence[Forecast]) -> bytes:
 
 
 def shown_times(times: Times) -> list[str]:
-    """Returns times as texts, without a clock if all are at midnight, and without fractions if all are whole seconds."""
+    """Returns times as texts, no finer than they need: days, seconds or microseconds."""
     unit = next(unit for unit in ("D", "s", "us") if (times.astype(f"datetime64[{unit}]") == times).all())
     shown: list[str] = times.astype(f"datetime64[{unit}]").astype(str).tolist()
     return shown
