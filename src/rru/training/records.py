@@ -27,6 +27,8 @@ CELL = "cell.py"
 EXPORT_CONFIG = "config.json"
 ERROR = "error.txt"
 """Written by plans: the error of the last attempt."""
+OWN_MODEL = "own_model"
+"""The table of config.toml that runs of a user's own model have, trained by `rru.fit`."""
 
 LIMIT = 1 << 20  # largest config, env.json or result.json, in bytes
 ABOUT_LIMIT = 4 << 20  # largest data.json, in bytes: thousands of series have a scaling each
