@@ -15,9 +15,10 @@ from rru.cli.commands import app
 from rru.data.own import _KINDS, OwnData
 from rru.data.own.table import read_table
 from rru.files import FileError
-from tests.attacks.forging import forgeries, seal
+from tests.attacks.forging import Forgery, forgeries, seal
 from tests.attacks.test_fuzz import changed
 from tests.attacks.test_midi import OFF, ON, file
+from tests.attacks.used import NAMES, Used
 from tests.data import samples
 from tests.report.samples import preset, write_run
 from tests.training.toy import train_in
@@ -116,6 +117,23 @@ def fuzzed_own_data(folder: Path) -> Fuzzer:
         finally:
             shutil.rmtree(folder / "own")
         return f"own data, {name}, accepted"
+
+    return run
+
+
+def fuzzed_use(folder: Path) -> Fuzzer:
+    """Returns a fuzzer of the commands that use models: in a run or export, one value is forged."""
+    made: dict[str, tuple[Used, list[Forgery]]] = {}
+
+    def run(draw: random.Random) -> str:
+        name = draw.choice(NAMES)
+        if name not in made:
+            used = Used(folder / name, name)
+            made[name] = used, used.forgeries
+        used, files = made[name]
+        forgery = draw.choice(files)
+        how = "accepted" if used.try_forged(forgery) else "refused"
+        return f"model of {name}, {forgery.file.name}, {how}"
 
     return run
 

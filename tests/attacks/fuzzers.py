@@ -22,7 +22,7 @@ from rru.scan.native_calls import scan_numbers
 from rru.scan.native_cells import NATIVE_CELLS
 from rru.settings.ranges import Range
 from rru.training.checkpoint import Checkpoint, Checkpoints
-from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs
+from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs, fuzzed_use
 from tests.attacks.hostile import prepare
 from tests.attacks.test_fuzz import FORMATS, changed
 from tests.attacks.test_midi import OFF, ON, file
@@ -40,6 +40,7 @@ def make(name: str, folder: Path) -> Fuzzer:
         "data": _data,
         "own data": fuzzed_own_data,
         "forged run": fuzzed_runs,
+        "used model": fuzzed_use,
         "run folder": _run_folder,
         "weights": _weights,
         "export": _export,

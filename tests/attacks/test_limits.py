@@ -18,6 +18,7 @@ from rru.inference.trained import load
 from rru.report.gather import gather
 from rru.training import Run
 from rru.training.checkpoint import MODEL, pack, read_checkpoint
+from rru.training.records import ABOUT_LIMIT, about_data
 from tests.attacks.hostile import prepare
 from tests.attacks.measured import refused
 from tests.data import samples
@@ -175,6 +176,18 @@ class TestRunFolder:
         os.mkfifo(folder / "vocabulary.json")
         (folder / "best" / "epoch-0003").mkdir(parents=True)
         assert "vocabulary.json: must be a file" in refused(lambda: load(folder), data.DataError, FileError)
+
+    @pytest.mark.parametrize("filler", ["{}", "[]", '"a"', "0"])
+    def test_facts_about_data(self, folder, filler):
+        """The largest data.json that is read takes little memory, whatever it holds; a larger one is not read."""
+
+        def read():
+            raise FileError(f"{len(about_data(folder)['x'])} were read")
+
+        for size, said in ((ABOUT_LIMIT - 100, "were read"), (ABOUT_LIMIT, f"at most {ABOUT_LIMIT} are allowed")):
+            many = size // (len(filler) + 1)
+            (folder / "data.json").write_text(f'{{"x": [{f"{filler}," * many}{filler}]}}')
+            assert said in refused(read, FileError)
 
     def test_more_layers_than_can_be_built(self, folder):
         path = Path(folder / "config.toml")

@@ -5,6 +5,7 @@ import struct
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 
 from rru import data
@@ -76,6 +77,44 @@ class TestTables:
     def test_a_quote_that_never_ends(self, tmp_path):
         (tmp_path / "quote.csv").write_bytes(b'a,b\n1,"' + b"x\n" * 5_000_000)
         refused(lambda: read_table(tmp_path / "quote.csv"), data.DataError)
+
+
+@linux
+class TestParquet:
+    """A small file can hold one text a million times, or millions of zeros."""
+
+    @pytest.fixture
+    def write(self, tmp_path):
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        def write(column, **options):
+            parquet.write_table(pa.table({"a": column}), tmp_path / "some.parquet", **options)
+            return tmp_path / "some.parquet"
+
+        return write
+
+    def test_one_text_many_times(self, write):
+        import pyarrow as pa
+
+        many = pa.DictionaryArray.from_arrays(pa.array(np.zeros(4000, np.int32)), pa.array(["x" * 1_000_000]))
+        assert "bytes of text" in refused(lambda: read_table(write(many)), data.DataError)
+
+    def test_long_texts_that_compress_well(self, write):
+        path = write(["a" * 1_000_000 + str(number) for number in range(150)], use_dictionary=False, compression="zstd")
+        assert "bytes of text" in refused(lambda: read_table(path), data.DataError)
+
+    def test_more_cells_than_are_read(self, write):
+        path = write(np.zeros(61_000_000, np.int8))
+        assert "more than 60,000,000 cells" in refused(lambda: read_table(path), data.DataError)
+
+    def test_texts_of_every_kind_are_read(self, write):
+        import pyarrow as pa
+
+        texts = [" one", "two ", None, "one"]
+        plain = pa.array(texts)
+        for column in (plain, plain.cast(pa.large_string()), plain.dictionary_encode()):
+            assert read_table(write(column))["a"].texts() == ["one", "two", "", "one"]
 
 
 @linux

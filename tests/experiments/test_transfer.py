@@ -7,6 +7,7 @@ import pytest
 from rru.experiments.running import transfer
 from rru.experiments.running.attempt import attempt
 from rru.experiments.running.transfer import Changes, Sender
+from rru.files import FileError
 from rru.training import Run, RunError, Stepped
 from tests.experiments.chorales import folder, outcomes, planned, trained
 
@@ -87,6 +88,26 @@ def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
         with pytest.raises(RunError, match="received a file named"):
             transfer.write(kept, changes)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_users_put_beside_the_files_of_a_run_is_neither_sent_nor_removed(tmp_path):
+    (tmp_path / "music").mkdir()
+    for name in ("notes.txt", "music/chorale.mid", "best.zip", "metrics.jsonl"):
+        (tmp_path / name).write_bytes(b"mine")
+    assert list(transfer.contents(tmp_path)) == ["metrics.jsonl"]
+    transfer.write(tmp_path, Changes({"env.json": b"{}"}, frozenset(["env.json"])))
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["best.zip", "env.json", "music/chorale.mid", "notes.txt"]
+
+
+@pytest.mark.parametrize("part", ["checkpoint", "best"])
+def test_links_are_not_written_through(tmp_path, part):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "run" / part).symlink_to(tmp_path / "mine")
+    with pytest.raises(FileError, match=f"{part}: must be a folder, is a link"):
+        transfer.write(tmp_path / "run", Changes({f"{part}/000001/state.json": b"1"}, frozenset()))
+    assert not list((tmp_path / "mine").iterdir())
 
 
 @pytest.mark.parametrize("steps", [8, None], ids=["stopped", "ended"])

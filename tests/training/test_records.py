@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,23 +19,45 @@ from rru.experiments.search.pruning import epoch_values
 from rru.files import FileError
 from rru.report.gather import gather
 from rru.settings.ranges import Range
-from rru.training import Result, Run, RunError, find_runs, run_folder
+from rru.training import Result, Run, RunError, find_runs, records, run_folder
 from rru.training.records import LINE_LIMIT, METRICS_LIMIT
 from tests.report.samples import preset, result_of, write_run
 
 FORGED = [None, 5, -1, True, 1e999, 10**400, 2**70, "", "\x1b[2J", [], {}, [[]], {"nll": None}, {"": {}}, "a" * 9000]
-NAMES = {"config.toml", "env.json", "metrics.jsonl", "result.json", "config.json", "error.txt", "vocabulary.json"}
+NAMES = {value for value in vars(records).values() if isinstance(value, str) and re.fullmatch(r"\w+\.[a-z]+", value)}
+OPENERS = {"open", "read_bytes", "read_text", "fdopen", "memmap"}
+MAY_OPEN = {  # outside rru.files and rru.data, and what they open
+    "experiments/search/journal.py": "the journal of a study, checked to be a file of limited size",
+    "inference/classifying.py": "a picture, from bytes",
+    "inference/sound.py": "a sound, in memory",
+    "settings/user_cells.py": "the cells that the user names",
+    "training/environment.py": "/proc/cpuinfo",
+}
 
 
 class TestOnlyOneReader:
     def test_no_other_module_names_the_files_of_a_run(self):
         root = Path(rru.__file__).parent
         for path in root.rglob("*.py"):
-            if path.name == "records.py":
+            if path.name in ("records.py", "reading.py") and path.parts[-2] in ("training", "files"):
                 continue
             tree = ast.parse(path.read_text())
             found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in NAMES}
             assert not found, f"{path}: use rru.training.records instead of {found}"
+
+    def test_no_other_module_opens_files(self):
+        """Everything else that is opened is in the package, or read by `rru.files` and `rru.data`."""
+        root = Path(rru.__file__).parent
+        assert len(NAMES) >= 10
+        for path in root.rglob("*.py"):
+            name = path.relative_to(root).as_posix()
+            if name in MAY_OPEN or name.startswith(("files/", "data/")):
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                called = node.func if isinstance(node, ast.Call) else None
+                what = getattr(called, "attr", getattr(called, "id", None))
+                inside = ast.unparse(called).startswith(("resources.files", "_FOLDER.joinpath")) if called else False
+                assert what not in OPENERS or inside, f"{path}, line {node.lineno}: use rru.files"
 
     def test_no_other_module_walks_folders(self):
         root = Path(rru.__file__).parent

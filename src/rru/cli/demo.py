@@ -13,6 +13,7 @@ from rru import inference, report
 from rru.cli.console import err, line, out, plain_errors, prose, warn_stopping
 from rru.cli.display import TrainingBars, seconds
 from rru.cli.train import ROOT, Root, Seed, Threads, set_threads
+from rru.files import own_folder
 from rru.inference import score
 from rru.report import formatting
 from rru.settings import presets
@@ -86,13 +87,13 @@ def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
     """Print a table of the results, best first, and the learning curves."""
     curves = {cell: _curve(run) for cell, run in runs.items()}
     known = [value for curve in curves.values() for value in curve[1 + len(curve) // FIRST :]]
-    best = min((result.test["nll"] for result in results.values() if result.test), default=0.0)
+    best = min((nll for result in results.values() if (nll := _nll(result)) is not None), default=0.0)
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("cell")
     for name in ("test NLL", "parameters", "time", "best epoch"):
         table.add_column(name, justify="right")
-    for cell, result in sorted(results.items(), key=lambda item: item[1].test.get("nll", float("inf"))):
-        nll = result.test.get("nll")
+    for cell, result in sorted(results.items(), key=lambda item: (_nll(item[1]) is None, _nll(item[1]) or 0.0)):
+        nll = _nll(result)
         shown = result.status if nll is None else f"{nll:.3f}"
         style = "bold green" if nll == best else ""
         took = formatting.duration(seconds(result))
@@ -116,16 +117,21 @@ def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
 
 def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> list[str]:
     """Compose sixteen bars with the best cell, in its run's folder. Return the files."""
-    scores = {cell: result.test["nll"] for cell, result in results.items() if result.test}
+    scores = {cell: nll for cell, result in results.items() if (nll := _nll(result)) is not None}
     if not scores:
         return []
     best = min(scores, key=scores.__getitem__)
     trained = inference.load(folders[best])
     piece = score.continued(trained, score.prompt(trained, None, 0, 0), BARS)
-    files = score.write(piece, folders[best] / "music" / "chorale.mid")
+    files = score.write(piece, own_folder(folders[best] / "music") / "chorale.mid")
     line(f"{best} continued two bars of a chorale it has never seen; listen to {files[-1].name}.")
     line(f"To compose more: rru compose {folders[best]}")
     return [str(file) for file in files]
+
+
+def _nll(result: Result) -> float | None:
+    """Return the test score; None if there is none, or if it was not finite."""
+    return result.test.get("nll")
 
 
 def _show_files(files: Mapping[str, list[str]]) -> None:

@@ -2,16 +2,15 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rru.data.own.columns import Layout
+from rru.data.own.facts import LONGEST_WINDOW, SeriesFacts
 from rru.data.own.regular import One, read_series, times_after, with_future
 from rru.data.own.scaling import Scaling
 from rru.data.own.source import check_place
@@ -62,28 +61,26 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
     path = Path(trained.config.data.path) if path is None else Path(path).expanduser()
     check_place(path)
     try:
-        layout = Layout.from_fields(trained.about["layout"])
-        known = {str(name): Scaling.from_fields(each) for name, each in trained.about["series"].items()}
-        horizon, season, base = (trained.about[name] for name in ("horizon", "season", "base"))
-        numbers: dict[str, Any] = {"horizon": int(horizon), "season": int(season), "base": str(base)}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"{trained.path}: data.json is not that of a run on series ({error!r})") from error
-    if not 0 < numbers["horizon"] <= 10**6 or not 0 < numbers["season"] <= 10**7:
-        raise RunError(f"{trained.path}: data.json has a horizon or season out of range")
+        facts = SeriesFacts.of(trained.about)
+    except ValueError as error:
+        raise RunError(f"{trained.path}: data.json is not that of a run on series ({error})") from error
+    window = trained.config.task.context + facts.horizon
+    if window > LONGEST_WINDOW:
+        raise RunError(f"{trained.path}: context and horizon must be at most {LONGEST_WINDOW} steps, are {window}")
     found = [
-        with_future(one, layout, numbers["horizon"], path) for one in read_series(read_table(path), layout).values()
+        with_future(one, facts.layout, facts.horizon, path)
+        for one in read_series(read_table(path), facts.layout).values()
     ]
     forecasts: list[Forecast] = []
-    for start in range(0, len(found), BATCH):
-        forecasts += _forecast(trained, found[start : start + BATCH], layout, known, numbers)
+    many = max(min(BATCH, LONGEST_WINDOW // window), 1)
+    for start in range(0, len(found), many):
+        forecasts += _forecast(trained, found[start : start + many], facts)
     return forecasts
 
 
-def _forecast(
-    trained: Trained, some: Sequence[One], layout: Layout, known: Mapping[str, Scaling], numbers: Mapping[str, Any]
-) -> list[Forecast]:
-    log = next(iter(known.values())).floor is not None
-    scalings = [known.get(one.name) or _scaling(one, numbers, log) for one in some]
+def _forecast(trained: Trained, some: Sequence[One], facts: SeriesFacts) -> list[Forecast]:
+    layout = facts.layout
+    scalings = [facts.scalings.get(one.name) or _scaling(one, facts) for one in some]
     windows = Windows(
         [one.values for one in some],
         [one.observed for one in some],
@@ -91,13 +88,17 @@ def _forecast(
         scalings,
         past_size=layout.past_size,
         context=trained.config.task.context,
-        **numbers,
+        horizon=facts.horizon,
+        season=facts.season,
+        base=facts.base,
     )
     places = np.arange(len(some)), np.array([len(one.values) - 1 for one in some])
     features = torch.from_numpy(windows.features(*places))  # (T + H, B, m)
     with torch.no_grad():
         outputs = trained.checked(trained.model(features, skip=windows.context)[0])  # (H, B, Q)
     quantiles = windows.forecasts(*places, outputs.double().numpy())
+    if not np.isfinite(quantiles).all():
+        raise RunError(f"{trained.path}: its forecasts are not finite; it cannot be used on these series")
     history = [np.where(one.observed, one.values, np.nan) for one in some]
     times = [times_after(one, layout, 0, len(one.values) + windows.horizon) for one in some]
     return [
@@ -106,10 +107,11 @@ def _forecast(
     ]
 
 
-def _scaling(one: One, numbers: Mapping[str, Any], log: bool) -> Scaling:
+def _scaling(one: One, facts: SeriesFacts) -> Scaling:
     """Returns the scaling of a series that was not there in training, from its own values."""
+    log = next(iter(facts.scalings.values())).floor is not None
     positive = log and bool((one.values > 0).any())
-    return Scaling.of(one.values, numbers["season"], numbers["horizon"], numbers["base"], log=positive)
+    return Scaling.of(one.values, facts.season, facts.horizon, facts.base, log=positive)
 
 
 def places(path: Path, *, force: bool) -> tuple[Path, Path]:
@@ -135,17 +137,18 @@ def table(forecasts: Sequence[Forecast]) -> bytes:
     timed = forecasts[0].times is not None
     writer.writerow([*(["series"] if several else []), "time" if timed else "step", *HEAD])
     for one in forecasts:
-        for step, values in enumerate(one.quantiles):
-            place = len(one.history) + step
-            when = str(place) if one.times is None else shown_time(one.times, place)
+        first, whens = len(one.history), None if one.times is None else shown_times(one.times)
+        for place, values in enumerate(one.quantiles, first):
+            when = str(place) if whens is None else whens[place]
             writer.writerow([*([one.name] if several else []), when, *(f"{values[at]:.8g}" for at in ORDER)])
     return text.getvalue().encode()
 
 
-def shown_time(times: Times, place: int) -> str:
-    """Returns a time as text, without a clock if all times are at midnight."""
-    whole = bool((times.astype("datetime64[D]") == times).all())
-    return str(times[place].astype("datetime64[D]" if whole else "datetime64[s]"))
+def shown_times(times: Times) -> list[str]:
+    """Returns times as texts, no finer than they need: days, seconds or microseconds."""
+    unit = next(unit for unit in ("D", "s", "us") if (times.astype(f"datetime64[{unit}]") == times).all())
+    shown: list[str] = times.astype(f"datetime64[{unit}]").astype(str).tolist()
+    return shown
 
 
 assert len(QUANTILES) == len(ORDER)

@@ -10,12 +10,22 @@ import torch
 from torch import Tensor
 
 from rru import data, tasks
+from rru.data.own import facts
 from rru.data.vocabulary import Vocabulary
 from rru.files import MANIFEST, read_file, read_folder
 from rru.settings import Config
 from rru.training import Result, Run, RunError
 from rru.training.checkpoint import MODEL, declared, unpack
-from rru.training.records import CONFIG, EXPORT_CONFIG, VOCABULARY, about_data, read_object, read_tables
+from rru.training.records import (
+    ABOUT_DATA,
+    CONFIG,
+    EXPORT_CONFIG,
+    VOCABULARY,
+    about_data,
+    linked_file,
+    read_object,
+    read_tables,
+)
 
 OTHER_LIMIT = 64 << 20  # bytes of a file beside the weights
 Check = Callable[[Path], None]
@@ -123,15 +133,15 @@ def _from_export(path: Path) -> Trained:
     """Loads config.json and model.safetensors. They may be symlinks, as in downloads from the Hub."""
     config, model = path / EXPORT_CONFIG, path / MODEL
     try:
-        settings = Config.of(read_object(config.resolve()) or {})
+        settings = Config.of(read_object(linked_file(config)) or {})
     except ValueError as error:
         raise RunError(f"{config}: cannot be read ({error})") from error
 
     def read(check: Check) -> dict[str, Tensor]:
-        check(model.resolve())
-        return unpack(read_file(model.resolve(), sys.maxsize), model)
+        check(linked_file(model))
+        return unpack(read_file(linked_file(model), sys.maxsize), model)
 
-    return _trained(path, settings, read, None, None)
+    return _trained(path, settings, read, linked=True)
 
 
 def _from_older_export(path: Path) -> Trained:
@@ -147,7 +157,7 @@ def _from_older_export(path: Path) -> Trained:
             raise RunError(f"{path}: is not a folder that `rru export` made, its manifest lacks {', '.join(missing)}")
         return unpack(files[MODEL], path / MODEL)
 
-    return _trained(path, config, read, None, None)
+    return _trained(path, config, read)
 
 
 def _each(check: Check) -> Check:
@@ -166,11 +176,17 @@ def _trained(
     path: Path,
     config: Config,
     read: Callable[[Check], dict[str, Tensor]],
-    epoch: int | None,
-    result: Result | None,
+    epoch: int | None = None,
+    result: Result | None = None,
+    *,
+    linked: bool = False,
 ) -> Trained:
     vocabulary = Vocabulary.load(path / VOCABULARY) if (path / VOCABULARY).exists() else None
-    about = about_data(path) if config.data else {}
+    about = about_data(path, linked=linked) if config.data else {}
+    try:
+        facts.check(config.kind, about)
+    except ValueError as error:
+        raise RunError(f"{path / ABOUT_DATA}: is not that of a model on {config.kind} ({error})") from error
     model = _model(path, config, read, vocabulary, about)
     return Trained(path, config, model.eval(), vocabulary, about, epoch, result)
 

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from rru import scan
 from rru.nn import checks
 from rru.nn.cell import Cell, PublicState
-from rru.nn.options import Option, declared, parameters_of
+from rru.nn.options import MOST_PARTS, Option, declared, parameters_of
 from rru.nn.pairs import refuse_pair
 from rru.nn.signatures import describe, refuse_unknown
 from rru.scan.lengths import check_lengths
@@ -31,7 +31,10 @@ class Layer(nn.Module):
         input_size: int,
         hidden_size: int,
         num_layers: Annotated[
-            int, Option("number of stacked layers; each reads the outputs of the previous one", at_least=1)
+            int,
+            Option(
+                "number of stacked layers; each reads the outputs of the previous one", at_least=1, at_most=MOST_PARTS
+            ),
         ] = 1,
         *,
         batch_first: Annotated[bool, Option("inputs and outputs are (B, T, ...) instead of (T, B, ...)")] = False,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rru.nn.cell import Cell, CellOptions, glorot
 from rru.nn.layer import Layer
-from rru.nn.options import Option
+from rru.nn.options import MOST_PARTS, Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -38,7 +38,12 @@ class MogrifierLSTMCell(Cell):
         *,
         rounds: Annotated[
             int,
-            Option("how often input and state gate each other; even rounds gate the input", at_least=0, search=(5, 6)),
+            Option(
+                "how often input and state gate each other; even rounds gate the input",
+                at_least=0,
+                at_most=MOST_PARTS,
+                search=(5, 6),
+            ),
         ] = 5,
         rank: Annotated[
             int, Option("rank of each gating's matrix, 0 for a full matrix", at_least=0, search=(40, 90))

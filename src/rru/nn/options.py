@@ -17,6 +17,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 _KIND_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 _LARGEST = 2**63  # integers of this size and above do not fit into int64
+MOST_PARTS = 1000
+"""The most layers, or other parts with weights of their own, of a model: millions would be built for hours."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rru.nn.cell import Cell, CellOptions, glorot
 from rru.nn.layer import Layer
-from rru.nn.options import Option
+from rru.nn.options import MOST_PARTS, Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -46,9 +46,14 @@ class RRUCell(Cell):
             int | None, Option("p, features of an output step; None for hidden_size", at_least=1)
         ] = None,
         expansion: Annotated[
-            float, Option("q; a step's middle layer has g = round(q (m + n)) units", above=0, search=(0.1, 8.0))
+            float,
+            Option(
+                "q; a step's middle layer has g = round(q (m + n)) units", above=0, at_most=10_000, search=(0.1, 8.0)
+            ),
         ] = 2.0,
-        relu_layers: Annotated[int, Option("linear maps with ReLU in a step, Eq. 1 being the first", at_least=1)] = 1,
+        relu_layers: Annotated[
+            int, Option("linear maps with ReLU in a step, Eq. 1 being the first", at_least=1, at_most=MOST_PARTS)
+        ] = 1,
         normalize: Annotated[bool, Option("whether Eq. 1 applies Normalize")] = True,
         rezero: Annotated[
             str,

@@ -8,6 +8,7 @@ from typing import Any
 
 Tables = dict[str, Any]
 """Tables by name, each a dict of strings, numbers, bools or lists of these. Plain values are allowed at the top."""
+MOST_SHOWN = 80  # characters of a value
 
 
 def dumps(config: Mapping[str, Any]) -> str:
@@ -30,11 +31,21 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Describes how two configs differ: the first three differences and the number of others; empty if equal."""
-    names = dict.fromkeys((table, name) for config in (one, other) for table in config for name in config[table])
-    pairs = {f"{table}.{name}": tuple(each.get(table, {}).get(name) for each in (one, other)) for table, name in names}
-    differ = [f"{name} is {had}, not {has}" for name, (had, has) in pairs.items() if had != has]
+    old, new = _flat(one), _flat(other)
+    pairs = {name: (old.get(name), new.get(name)) for name in (*old, *new)}
+    differ = [f"{name} is {_cut(had)}, not {_cut(has)}" for name, (had, has) in pairs.items() if had != has]
     more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
     return "; ".join(differ[:3]) + more
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values by full name. A table of a file that someone else wrote may be a plain value."""
+    tables = {name: value if isinstance(value, Mapping) else {"": value} for name, value in config.items()}
+    return {f"{table}.{name}".rstrip("."): value for table, values in tables.items() for name, value in values.items()}
+
+
+def _cut(value: Any) -> str:
+    return f"{text[:MOST_SHOWN]}..." if len(text := str(value)) > MOST_SHOWN else text
 
 
 def _line(key: str, value: Any, place: str) -> str:

@@ -266,8 +266,8 @@ def pinball(quantiles: Tensor, values: Tensor) -> Tensor:
 
 def verdict(scores: Mapping[str, float]) -> str:
     """Says how a model does beside the two baselines, from its scores; empty if these are of no forecasts."""
-    if not {"mase", *(f"mase_{base}" for base in BASELINES)} <= set(scores):
-        return ""
+    if any(scores.get(name) is None for name in ("mase", *(f"mase_{base}" for base in BASELINES))):
+        return ""  # null in result.json is a score that was not finite
     told = (
         f"MASE {scores['mase']:.3f}; last value {scores['mase_last']:.3f}, seasonal naive {scores['mase_seasonal']:.3f}"
     )

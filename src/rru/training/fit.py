@@ -18,7 +18,7 @@ from rru.training.errors import RunError
 from rru.training.events import Watch
 from rru.training.from_config import optimiser_of
 from rru.training.loop import train
-from rru.training.records import has_config
+from rru.training.records import OWN_MODEL, has_config
 from rru.training.result import Result
 from rru.training.run import Run
 
@@ -62,7 +62,7 @@ class ModelConfig:
         """Returns plain tables, as stored in config.toml."""
         plain = {"optimiser": asdict(self.optimiser), "schedule": asdict(self.schedule)}
         given = {table: {name: one for name, one in some.items() if one is not None} for table, some in plain.items()}
-        return {"task": {"name": NAME}, "own_model": {"metric": self.metric}, "model": {"cell": self.model}, **given}
+        return {"task": {"name": NAME}, OWN_MODEL: {"metric": self.metric}, "model": {"cell": self.model}, **given}
 
 
 class ModelRun(Run):

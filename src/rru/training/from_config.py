@@ -22,7 +22,7 @@ from rru.training.errors import RunError
 from rru.training.events import Ended, Watch
 from rru.training.loop import train
 from rru.training.radam import RAdam
-from rru.training.records import ABOUT_DATA, CELL, LIMIT, VOCABULARY, has_config
+from rru.training.records import ABOUT_DATA, ABOUT_LIMIT, CELL, LIMIT, VOCABULARY, has_config
 from rru.training.result import Result
 from rru.training.run import Run
 
@@ -164,7 +164,11 @@ def _write_companions(run: Run, parts: Assembled) -> None:
     if vocabulary is not None and not (run.path / VOCABULARY).exists():
         write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
     if parts.own is not None and not (run.path / ABOUT_DATA).exists():
-        write_file(run.path / ABOUT_DATA, (json.dumps(dict(parts.own.about), indent=1) + "\n").encode())
+        content = (json.dumps(dict(parts.own.about), indent=1) + "\n").encode()
+        if len(content) > ABOUT_LIMIT:
+            many = f"{ABOUT_DATA} would have {len(content)} bytes; at most {ABOUT_LIMIT} are allowed"
+            raise RunError(f"{parts.own.path}: has too many or too long names of series or classes: {many}")
+        write_file(run.path / ABOUT_DATA, content)
     source = user_cells.source(run.config.model.cell)
     if source is not None and not (run.path / CELL).exists():
         write_file(run.path / CELL, source)

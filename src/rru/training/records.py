@@ -5,6 +5,7 @@ No other module opens these files; `tests/training/test_records.py` checks that.
 
 import json
 import math
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,8 +27,11 @@ CELL = "cell.py"
 EXPORT_CONFIG = "config.json"
 ERROR = "error.txt"
 """Written by plans: the error of the last attempt."""
+OWN_MODEL = "own_model"
+"""The table of config.toml that runs of a user's own model have, trained by `rru.fit`."""
 
 LIMIT = 1 << 20  # largest config, env.json or result.json, in bytes
+ABOUT_LIMIT = 4 << 20  # largest data.json, in bytes: thousands of series have a scaling each
 METRICS_LIMIT = 64 << 20  # largest metrics.jsonl that is shown, in bytes
 RESUMED_LIMIT = 1 << 30  # largest metrics.jsonl of a run that is resumed, in bytes
 LINE_LIMIT = 64 << 10  # longest line of metrics.jsonl, in bytes
@@ -110,10 +114,10 @@ def read_tables(folder: Path) -> toml.Tables:
         raise RunError(f"{path}: cannot be read ({error})") from error
 
 
-def read_object(path: Path, advice: str = "") -> dict[str, Any] | None:
+def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, Any] | None:
     """Returns the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
     try:
-        content = json.loads(read_file(path, LIMIT))
+        content = json.loads(read_file(path, limit))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -123,9 +127,18 @@ def read_object(path: Path, advice: str = "") -> dict[str, Any] | None:
     return content
 
 
-def about_data(folder: Path) -> dict[str, Any]:
-    """Returns what a run or export keeps about the user's own data; empty if it is on a data set of the catalogue."""
-    return read_object(folder / ABOUT_DATA) or {}
+def about_data(folder: Path, *, linked: bool = False) -> dict[str, Any]:
+    """Returns what a run or export keeps about the user's own data; empty if it is on a data set of the catalogue.
+
+    **Arguments:** `linked`: whether the file may be a link, as in downloads from the Hugging Face Hub.
+    """
+    path = folder / ABOUT_DATA
+    return read_object(linked_file(path) if linked else path, limit=ABOUT_LIMIT) or {}
+
+
+def linked_file(path: Path) -> Path:
+    """Returns where a link leads, or the path itself if it is none. Whether there is a file is not checked."""
+    return Path(os.path.realpath(path))
 
 
 def last_error(folder: Path) -> str:

@@ -53,6 +53,7 @@ from rru.training.records import (
     ENVIRONMENT,
     METRICS,
     MOST_EPOCHS,
+    OWN_MODEL,
     RESULT,
     RESUMED_LIMIT,
     Epoch,
@@ -93,6 +94,10 @@ class Run:
     @functools.cached_property
     def config(self) -> Config:
         """The settings. Raises RunError if this version of rru does not know one; `tables` has them unchecked."""
+        if OWN_MODEL in self.tables:
+            raise RunError(
+                f"{self.path}: is a run of a model of your own; only the call of `rru.fit` that began it can use it"
+            )
         try:
             return Config.of(self.tables)
         except ValueError as error:

@@ -1,5 +1,6 @@
 """The columns of a table of series: which is the target, the time, the id, and which are inputs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -88,17 +89,33 @@ class Layout:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Layout":
-        """Reads what `fields` returned; raises ValueError, TypeError or KeyError if it is something else."""
+        """Reads what `fields` returned; raises ValueError, TypeError, KeyError or the like if it is something else."""
         frequency = None if fields["frequency"] is None else Frequency.of(fields["frequency"])
         time, id_name = (None if fields[name] is None else str(fields[name]) for name in ("time", "id"))
-        past, known, features = (tuple(map(str, fields[name])) for name in ("past", "known", "calendar"))
-        levels = {str(name): tuple(map(str, level)) for name, level in fields["levels"].items()}
+        past, known, features = (_texts(fields[name], name) for name in ("past", "known", "calendar"))
+        levels = {name: _texts(level, f"levels of {name}") for name, level in fields["levels"].items()}
         means, deviations = (tuple(map(float, fields[name])) for name in ("means", "deviations"))
         names = str(fields["target"]), time, id_name, past, known
         found = cls(*names, levels, features, frequency, means, deviations)
-        if not len(found.means) == len(found.deviations) == found.size or not all(map(np.isfinite, found.means)):
-            raise ValueError("a layout must have a mean and a deviation for each input")
+        if not len(means) == len(deviations) == found.size <= MOST_INPUTS:
+            raise ValueError(f"a layout must have a mean and a deviation for each input, and at most {MOST_INPUTS}")
+        if not all(map(math.isfinite, (*means, *deviations))) or min(deviations, default=1) <= 0:
+            raise ValueError("means of a layout must be finite, deviations finite and positive")
+        if len({*past, *known}) < len(past) + len(known) or not set(levels) <= {*past, *known}:
+            raise ValueError("inputs of a layout must be different columns, and levels must be of inputs")
+        if (time is None) != (frequency is None) or not set(features) <= _calendar_names(frequency):
+            raise ValueError("times of a layout need a frequency, and its calendar must be that of the frequency")
         return found
+
+
+def _texts(values: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{what} of a layout must be a list of texts")
+    return tuple(values)
+
+
+def _calendar_names(frequency: Frequency | None) -> set[str]:
+    return set() if frequency is None else set(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
 
 
 def find_layout(table: Table, options: Mapping[str, Any]) -> Layout:

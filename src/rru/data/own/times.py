@@ -32,6 +32,8 @@ _NAMES = {
     "Y": "year",
 }
 DAY = _UNITS["D"]
+_MONTH = 31 * DAY
+LONGEST = 10_000 * 366 * DAY  # of the time between steps, in microseconds
 
 
 def is_time(text: str) -> bool:
@@ -117,13 +119,15 @@ class Frequency:
     @classmethod
     def of(cls, text: str) -> "Frequency":
         """Reads a frequency such as `h`, `30min`, `D`, `B`, `W`, `M`, `Q` or `Y`."""
-        match = re.fullmatch(r"(\d{0,6})(s|min|h|D|B|W|M|Q|Y)", text.strip())
+        match = re.fullmatch(r"([0-9]{0,15})(us|s|min|h|D|B|W|M|Q|Y)", text.strip())
         count = int(match[1] or 1) if match else 0
-        if match is None or count < 1 or (match[2] == "B" and count > 1):
+        unit = match[2] if match else ""
+        most = 1 if unit == "B" else LONGEST // (_UNITS.get(unit) or _MONTH * _MONTHS.get(unit, 1))
+        if not 0 < count <= most:
             raise ValueError(f"frequency must be such as h, 30min, D, B (business days), W, M, Q or Y; got {text!r}")
-        if match[2] in _MONTHS:
-            return cls(count * _MONTHS[match[2]], "M")
-        return cls(1, "B") if match[2] == "B" else cls(count * _UNITS[match[2]], "us")
+        if unit in _MONTHS:
+            return cls(count * _MONTHS[unit], "M")
+        return cls(1, "B") if unit == "B" else cls(count * _UNITS[unit], "us")
 
     @property
     def code(self) -> str:

@@ -12,12 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from rru.files import MANIFEST, walk, write_file, write_folder
+from rru.files import MANIFEST, own_folder, read_file, walk, write_file, write_folder
 from rru.training import RunError
-from rru.training.records import CONFIG, METRICS, RESULT
+from rru.training.records import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR, METRICS, RESULT, VOCABULARY
 
-KEPT = (CONFIG, "lock")  # never sent: each folder has its own
+# config.toml and lock are never sent: each folder has its own. What users put beside these files stays as it is.
+_FILES = (ENVIRONMENT, METRICS, RESULT, DETAILS, VOCABULARY, ABOUT_DATA, CELL, ERROR)
+_FOLDERS = ("best", "checkpoint")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*){0,2}")
+LARGEST = 8 << 30  # bytes of a file: weights that fit a machine
 _ORDER = ("best", METRICS, "checkpoint")  # then all other files, then the result
 _LAST = RESULT
 
@@ -51,7 +54,7 @@ class Sender:
         marks = self._marks()
         new = [name for name, mark in marks.items() if self.known.get(name) != mark]
         self.known = marks
-        return Changes({name: (self.folder / name).read_bytes() for name in new}, frozenset(marks))
+        return Changes({name: read_file(self.folder / name, LARGEST) for name in new}, frozenset(marks))
 
     def _marks(self) -> dict[str, tuple[int, ...]]:
         """Returns inode, size and modification time of each file, to detect changes."""
@@ -63,12 +66,18 @@ def names_in(folder: Path) -> list[str]:
     """Returns the names of the files in a run folder that may be sent, sorted; without links."""
     paths = [place / name for place, names in walk(folder) for name in names]
     files = [path.relative_to(folder).as_posix() for path in paths if stat.S_ISREG(path.lstat().st_mode)]
-    return sorted(name for name in files if _NAME.fullmatch(name) and name not in KEPT)
+    return sorted(filter(_belongs, files))
+
+
+def _belongs(name: str) -> bool:
+    """Returns whether a run writes a file of this name, and it can be sent."""
+    inside = name.partition("/")[0] in _FOLDERS and "/" in name
+    return (inside or name in _FILES) and _NAME.fullmatch(name) is not None
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Returns all files needed to resume a run on another node, by name."""
-    return {name: (folder / name).read_bytes() for name in names_in(folder)}
+    return {name: read_file(folder / name, LARGEST) for name in names_in(folder)}
 
 
 def write(folder: Path, changes: Changes) -> None:
@@ -80,8 +89,10 @@ def write(folder: Path, changes: Changes) -> None:
     - `changes`: the changes, from `Sender.changes`.
     """
     for name in (*changes.files, *changes.names):
-        if not _NAME.fullmatch(name) or name in KEPT:
+        if not _belongs(name):
             raise RunError(f"{folder}: received a file named {name!r}, which does not belong to a run")
+    for part in _FOLDERS:
+        own_folder(folder / part)
     for part in _in_order({_part(name) for name in changes.files}):
         inside = {name: content for name, content in changes.files.items() if _part(name) == part}
         (folder / part).parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from rru import tasks
 from rru.data import OwnData
 from rru.experiments.search.proposals import Proposals
 from rru.experiments.search.pruning import Pruner, epoch_values
-from rru.files import Lock, Locked, make_folder
+from rru.files import Lock, Locked, make_folder, own_folder
 from rru.settings import Config, presets
 from rru.settings.ranges import ranges
 from rru.training import Evaluated, Event, Result, Run, RunError, run_folder, train_config
@@ -113,6 +113,8 @@ class Study:
         self.prune, self.root = prune, root
         self.metric = tasks.metric_of(config.kind)
         self.folder = root / config.task.name / cell / "studies" / f"{preset}-{seed}-{self._identity()}"
+        for place in (self.folder.parent, self.folder, self.folder / "claims"):
+            own_folder(place)
         self._proposals = Proposals(self.folder, self.ranges, seed, self.metric.higher_is_better)
 
     def trials(self) -> list[Trial]:
