@@ -65,6 +65,12 @@ def test_bytes_read_anything(tmp_path):
     assert len(loaded.train) + len(loaded.valid) + len(loaded.test) == 2560
 
 
+def test_a_text_that_is_tested_on_itself_is_reported(tmp_path):
+    path = own_files.text(tmp_path / "novel.txt")
+    assert from_path(path, test=path).notes == ["1 of 1 files of test are also in an earlier split: scores look better"]
+    assert from_path(path, test=own_files.text(tmp_path / "other.txt", seed=1)).notes == []
+
+
 def test_a_split_is_a_function_of_content_not_of_names(tmp_path):
     folder = own_files.pieces(tmp_path / "one")
     other = tmp_path / "two"
