@@ -284,6 +284,20 @@ def test_a_written_chorale_reads_back_as_it_was(tmp_path):
         assert (read_midi(tmp_path / f"{number}.mid", 1, gaps=True) == roll).all()
 
 
+def test_chorales_as_files_are_the_embedded_set(tmp_path):
+    from rru.inference import Piece, write_midi
+
+    bach = data.load("bach")
+    for split in data.SPLITS:
+        (tmp_path / split).mkdir()
+        for number, roll in enumerate(getattr(bach, split)[:12]):
+            write_midi(Piece(roll, 0, 1), tmp_path / split / f"{number:02}.mid")
+    own = from_path(tmp_path / "train", grid=1, valid=tmp_path / "valid", test=tmp_path / "test").load()
+    for split in data.SPLITS:
+        for ours, theirs in zip(getattr(own, split), getattr(bach, split)[:12], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_bytes_and_treebank_words_are_read_as_the_built_in_sets_are(tmp_path):
     """With the same parts, own files give the arrays and the vocabulary of the built-in task, so the same runs."""
     content = np.random.default_rng(0).integers(0, 200, 20_000).astype(np.uint8).tobytes()
