@@ -49,7 +49,7 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     write(tmp_path / "short.csv", 9)
     said = command("forecast", run, "--data", "short.csv", "-o", "short-next.csv")
     assert "the series has 9 steps, the model reads 16: expect larger errors" in said
-    assert "energy.csv: cannot be read (No such file" in command("forecast", run, "-o", "gone.csv", code=1)
+    assert "energy.csv: is gone; give --data" in command("forecast", run, "-o", "gone.csv", code=1)
     assert "overwrite it with --force" in command("forecast", run, "--data", "new.csv", "-o", "out/next.csv", code=1)
     write(tmp_path / "energy.csv")
     command("train", *series, "--preset", "smoke", "--seed", 1)
@@ -76,6 +76,15 @@ def test_what_is_wrong_is_said_in_a_line_and_nothing_is_left_behind(command, tmp
     write(tmp_path / "energy.csv")
     assert said in command("train", "energy.csv", *arguments, code=1)
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_command_that_tune_prints_can_be_typed_again(command, tmp_path):
+    write(tmp_path / "energy.csv")
+    series = ("energy.csv", "--target", "load", "--horizon", 4, "--calendar")
+    said = command("tune", *series, "--preset", "smoke", "--trials", 1)
+    printed = said.partition("to train it again: rru ")[2]
+    assert "--horizon 4 --calendar --cell rru" in printed
+    assert "finished" in command(*printed.split())
 
 
 def test_forecast_needs_a_run_of_series(command):

@@ -144,6 +144,7 @@ def test_names_and_files(rru_command, tmp_path):
     (tmp_path / "bach").mkdir()
     assert "bach is taken as the data set; write ./bach" in rru_command("train", "bach", "--dry-run")
     assert "missing.txt: does not exist" in rru_command("train", "missing.txt", code=1)
+    assert "missing: does not exist" in rru_command("train", "missing/", code=1)
     assert "TASK must be a file or folder, or one of bach" in rru_command("train", "novel", code=1)
     assert "--by is only for your own data, not for jsb" in rru_command("train", "jsb", "--by", "words", code=1)
     own_files.text(tmp_path / "novel.txt")

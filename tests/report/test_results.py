@@ -333,3 +333,12 @@ def test_runs_on_own_music_say_how_to_get_a_piano_roll_onto_the_page(tmp_path, o
     (folder / "music").mkdir()
     (folder / "music" / "piece.png").write_bytes(b"png")
     assert advice not in text_of(page(tmp_path))
+
+
+def test_the_best_of_all_epochs_has_a_column_only_if_a_run_tested_them(tmp_path):
+    folder = write_run(tmp_path / "runs", preset())
+    assert "best of all epochs by test" not in page(tmp_path)
+    epochs = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**epoch, "test": {"nll": 7.5}}) for epoch in epochs]
+    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    assert "best of all epochs by test" in page(tmp_path)

@@ -46,8 +46,14 @@ class Given:
     @property
     def arguments(self) -> list[str]:
         """The options as a command's arguments."""
-        pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in self.options.items())
-        return [part for pair in pairs for part in pair]
+        found: list[str] = []
+        for name, value in self.options.items():
+            option = name.replace("_", "-")
+            if isinstance(value, bool):
+                found.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                found += [f"--{option}", str(value)]
+        return found
 
     def task(self, name: str) -> str | OwnData:
         """Returns the task of a command: the name of a data set, or own data if there is a file or folder of the name.
@@ -62,7 +68,7 @@ class Given:
             return name
         if path.exists():
             return from_path(path, **self.options)
-        if path.suffix or len(path.parts) > 1:
+        if path.suffix or "/" in name:
             raise DataError(path, "does not exist")
         hint = did_you_mean(name, CATALOGUE)
         raise ValueError(f"TASK must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rru.data.errors import DataError
 from rru.data.own.facts import LONGEST_WINDOW, SeriesFacts
 from rru.data.own.regular import One, read_series, times_after, with_future
 from rru.data.own.scaling import Scaling
@@ -58,7 +59,9 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
     """
     trained.check_kind("series", to="forecast")
     assert trained.config.data is not None  # every model of series has it
-    path = Path(trained.config.data.path) if path is None else Path(path).expanduser()
+    if path is None and not (path := Path(trained.config.data.path)).exists():
+        raise DataError(path, "is gone; give --data, a file with the series to go on from")
+    path = Path(path).expanduser()
     check_place(path)
     try:
         facts = SeriesFacts.of(trained.about)

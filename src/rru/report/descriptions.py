@@ -7,6 +7,7 @@ from rru.report.gather import FoundRun
 from rru.report.results import Point, Section
 from rru.tasks import beats_baselines, verdict
 
+BEST_BY_TEST = "best of all epochs by test"
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
 
 
@@ -55,7 +56,7 @@ def numbers(run: FoundRun) -> dict[str, tuple[float | None, str]]:
     """Return the numbers that tables of runs show, by name, each as a number and as text."""
     return {
         "test": (run.test, score(run.test)),
-        "best of all epochs by test": (run.best_test, score(run.best_test)),
+        BEST_BY_TEST: (run.best_test, score(run.best_test)),
         "validation": (run.validation, score(run.validation)),
         "epochs": (run.epochs, whole(run.epochs)),
         "best epoch": (run.best_epoch, whole(run.best_epoch)),

@@ -96,7 +96,7 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
         chapters=chapters(report),
         rankings=rankings(report.sections),
         own=own_parts(report.runs),
-        rows=[row(number, run) for number, run in enumerate(report.runs, start=1)],
+        rows=_rows(report),
         statuses=statuses(report),
         made=made,
         every=every,
@@ -110,6 +110,15 @@ def statuses(report: Report) -> dict[str, int]:
     """Return the number of runs of each status."""
     found = [run.status for run in report.runs]
     return {status: found.count(status) for status in sorted(set(found))}
+
+
+def _rows(report: Report) -> list[dict[str, Any]]:
+    """Return the rows of all runs, without the best of all epochs if no run has tested them all."""
+    rows = [row(number, run) for number, run in enumerate(report.runs, start=1)]
+    if all(run.best_test is None for run in report.runs):
+        for each in rows:
+            del each["numbers"][descriptions.BEST_BY_TEST]
+    return rows
 
 
 def row(number: int, run: FoundRun) -> dict[str, Any]:

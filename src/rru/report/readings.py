@@ -35,8 +35,8 @@ def titles(runs: Iterable[FoundRun]) -> dict[Reading, str]:
     """Return a title for each reading: the name of the file, and what tells it from other readings of this name."""
     names: dict[Reading, str] = {}
     for run in runs:
-        if (found := reading(run)) is not None and run.known is not None:
-            names.setdefault(found, run.known.title)
+        if (own := reading(run)) is not None and run.known is not None:
+            names.setdefault(own, run.known.title)
     found = {one: f"{name}{_difference(one, names)}"[:MOST_TITLE] for one, name in names.items()}
     return dict(sorted(found.items(), key=lambda item: item[1]))  # readings of a file stand together
 

@@ -65,6 +65,12 @@ def test_bytes_read_anything(tmp_path):
     assert len(loaded.train) + len(loaded.valid) + len(loaded.test) == 2560
 
 
+def test_a_text_that_is_tested_on_itself_is_reported(tmp_path):
+    path = own_files.text(tmp_path / "novel.txt")
+    assert from_path(path, test=path).notes == ["1 of 1 files of test are also in an earlier split: scores look better"]
+    assert from_path(path, test=own_files.text(tmp_path / "other.txt", seed=1)).notes == []
+
+
 def test_a_split_is_a_function_of_content_not_of_names(tmp_path):
     folder = own_files.pieces(tmp_path / "one")
     other = tmp_path / "two"
@@ -276,6 +282,20 @@ def test_a_written_chorale_reads_back_as_it_was(tmp_path):
     for number, roll in enumerate(data.load("bach").test[:10]):
         write_midi(Piece(roll, 0, 1), tmp_path / f"{number}.mid")
         assert (read_midi(tmp_path / f"{number}.mid", 1, gaps=True) == roll).all()
+
+
+def test_chorales_as_files_are_the_embedded_set(tmp_path):
+    from rru.inference import Piece, write_midi
+
+    bach = data.load("bach")
+    for split in data.SPLITS:
+        (tmp_path / split).mkdir()
+        for number, roll in enumerate(getattr(bach, split)[:12]):
+            write_midi(Piece(roll, 0, 1), tmp_path / split / f"{number:02}.mid")
+    own = from_path(tmp_path / "train", grid=1, valid=tmp_path / "valid", test=tmp_path / "test").load()
+    for split in data.SPLITS:
+        for ours, theirs in zip(getattr(own, split), getattr(bach, split)[:12], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_bytes_and_treebank_words_are_read_as_the_built_in_sets_are(tmp_path):

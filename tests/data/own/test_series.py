@@ -130,6 +130,36 @@ def test_files_to_validate_and_test_on_continue_the_series(tmp_path):
     assert (own.load().values == WAVE).all()
     with pytest.raises(DataError, match="must begin after"):
         from_csv(files["valid"], target="load", horizon=2, test=files["train"]).load()
+    with pytest.raises(DataError, match="needs --test too"):
+        from_csv(files["train"], target="load", horizon=5, valid=files["valid"]).load()
+
+
+def test_a_file_to_test_on_must_not_overlap_what_is_trained_on(tmp_path):
+    train = table(tmp_path, ["day,load", *days(WAVE)], "train.csv")
+    test = table(tmp_path, ["day,load", *days(WAVE)[50:]], "test.csv")
+    with pytest.raises(
+        DataError, match=r"must begin after 2026-03-01.*; begins at 2026-02-20.* must not be trained on"
+    ):
+        from_csv(train, target="load", horizon=5, test=test).load()
+    train, test = (table(tmp_path, ["load", *map(str, some)], f"{len(some)}.csv") for some in (WAVE, WAVE[50:]))
+    with pytest.raises(DataError, match="has the values that the data before it ends with"):
+        from_csv(train, target="load", horizon=5, test=test).load()
+
+
+def test_steps_between_the_files_are_a_gap(tmp_path):
+    rows = days(WAVE)
+    train = table(tmp_path, ["day,load", *rows[:40]], "train.csv")
+    test = table(tmp_path, ["day,load", *rows[43:]], "test.csv")
+    own = from_csv(train, target="load", horizon=5, test=test, calendar=True)
+    assert own.load().splits.tolist() == [[35, 40]]
+    assert own.load().observed.tolist() == [True] * 40 + [False] * 3 + [True] * 17
+    assert (own.load().values[43:] == WAVE[43:]).all()
+    whole = from_csv(table(tmp_path, ["day,load", *rows], "whole.csv"), target="load", horizon=5, calendar=True)
+    weekday = whole.load().inputs  # standardized by another training part, so compared by what is equal in it
+    ours = own.load().inputs
+    for column in range(ours.shape[1]):
+        assert np.corrcoef(ours[:, column], weekday[:, column])[0, 1] > 0.9999
+    assert "3 steps between the files are in neither; they are not scored" in own.notes
 
 
 @pytest.mark.parametrize(

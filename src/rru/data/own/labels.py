@@ -109,7 +109,10 @@ def about_of(
     every = [_key(content) for content in items["train"].contents]
     if own.missing and (copies := len(every) - len(set(every))):
         notes.append(f"{copies:,} {what} are copies of others; copies are in one split together")
-    notes += [f"{count:,} {what} of {split} are also in an earlier split" for split, count in shared(keys).items()]
+    notes += [
+        f"{count:,} {what} of {split} are also in an earlier split: scores look better"
+        for split, count in shared(keys).items()
+    ]
     summary = f"{sizes} {what} to train, validate and test ({how}); {len(classes)} classes: {counted}; {more}"
     return {
         "summary": summary,

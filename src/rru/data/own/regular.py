@@ -41,17 +41,44 @@ class One:
         """The number of steps after the last known target, for which the file has inputs."""
         return len(self.inputs) - len(self.values)
 
-    def followed_by(self, other: "One", path: Path) -> "One":
-        """Returns this series with another after it; raises DataError if that does not begin later."""
-        if self.start is not None and other.start is not None and other.start <= self.start:
-            raise DataError(path, f"must begin after {self.start}, the start of the series; begins at {other.start}")
+    def followed_by(self, other: "One", layout: Layout, path: Path) -> "One":
+        """Returns this series with another after it, and the steps between them as a gap.
+
+        Raises DataError if the other does not begin after the last step of this one, by time; `path` is its file.
+        """
+        gap, notes = _gap(self, other, layout, path), (*self.notes, *other.notes)
+        if gap:
+            notes += (f"{gap:,} steps between the files are in neither; they are not scored",)
+        end = len(self.values)
+        between = np.repeat(self.inputs[end - 1 : end], gap, axis=0)
+        if gap and layout.calendar:
+            between[:, layout.size - len(layout.calendar) :] = _calendar(self, layout, end, end + gap)
         return replace(
             self,
-            values=np.concatenate([self.values, other.values]),
-            observed=np.concatenate([self.observed, other.observed]),
-            inputs=np.concatenate([self.inputs[: len(self.values)], other.inputs]),
-            notes=(*self.notes, *other.notes),
+            values=np.concatenate([self.values, np.repeat(self.values[-1:], gap), other.values]),
+            observed=np.concatenate([self.observed, np.zeros(gap, np.bool_), other.observed]),
+            inputs=np.concatenate([self.inputs[:end], between, other.inputs]),
+            notes=notes,
         )
+
+
+def _gap(one: One, other: One, layout: Layout, path: Path) -> int:
+    """Returns the number of steps between two series; 0 without times. Raises DataError if they overlap."""
+    reason = "what is tested on must not be trained on"
+    if one.start is None or other.start is None or layout.frequency is None:
+        if np.ptp(other.values) and np.array_equal(one.values[-len(other.values) :], other.values):
+            raise DataError(path, f"has the values that the data before it ends with: {reason}")
+        return 0
+    first = int(np.floor(layout.frequency.positions(np.array([other.start]), one.start)[0] + 1e-9))
+    gap = first - len(one.values)
+    if gap < 0:
+        last = layout.frequency.times(one.start, np.array([len(one.values) - 1]))[0]
+        raise DataError(
+            path, f"must begin after {last}, the end of the data before it; begins at {other.start}: {reason}"
+        )
+    if first + len(other.values) > MOST_STEPS:
+        raise DataError(path, f"begins {gap:,} steps after the end of the data before it; at most {MOST_STEPS:,}")
+    return gap
 
 
 def times_after(one: One, layout: Layout, first: int, end: int) -> Times | None:
@@ -74,11 +101,18 @@ def with_future(one: One, layout: Layout, horizon: int, path: Path) -> One:
     inputs = np.full((end, layout.size), np.nan)
     given = one.inputs[:end]
     inputs[: len(given)] = given
-    times = times_after(one, layout, 0, end)
-    if layout.calendar and times is not None and layout.frequency is not None:
-        features = calendar(times, layout.frequency)
-        inputs[:, layout.size - len(layout.calendar) :] = np.stack([features[each] for each in layout.calendar], axis=1)
+    if layout.calendar:
+        inputs[:, layout.size - len(layout.calendar) :] = _calendar(one, layout, 0, end)
     return replace(one, inputs=inputs)
+
+
+def _calendar(one: One, layout: Layout, first: int, end: int) -> NDArray[np.float64]:
+    """Returns the calendar inputs of the steps from `first` up to `end`, (steps, calendar inputs)."""
+    times = times_after(one, layout, first, end)
+    assert times is not None  # a calendar needs times
+    assert layout.frequency is not None
+    features = calendar(times, layout.frequency)
+    return np.stack([features[each] for each in layout.calendar], axis=1)
 
 
 def read_series(table: Table, layout: Layout) -> dict[str, One]:

@@ -45,7 +45,7 @@ def prepare(own: "OwnData") -> Prepared:
     tables = {split: read_table(path) for split, path in own.places.items()}
     layout = find_layout(tables["train"], own.options)
     parts = {split: read_series(table, layout) for split, table in tables.items()}
-    all_series, splits, notes = _joined(own, parts, horizon)
+    all_series, splits, notes = _joined(own, parts, layout)
     kept = [
         (one, at)
         for one, at in zip(all_series, splits, strict=True)
@@ -88,10 +88,12 @@ def from_prepared(ready: Prepared) -> Series:
 
 
 def _joined(
-    own: "OwnData", parts: Mapping[str, Mapping[str, One]], horizon: int
+    own: "OwnData", parts: Mapping[str, Mapping[str, One]], layout: Layout
 ) -> tuple[list[One], list[Parts], list[str]]:
     """Returns every series with where its parts begin: where the user's files end, else the last tenths."""
-    joined, splits, notes = [], [], []
+    joined, splits, notes, horizon = list[One](), list[Parts](), list[str](), int(own.options["horizon"])
+    if "valid" in parts and "test" not in parts:
+        raise DataError(own.places["valid"], "of series needs --test too: the test comes after validation in time")
     for name, one in parts["train"].items():
         held = max(len(one.values) // 10, horizon)
         if own.missing and held > len(one.values) // 10:
@@ -102,8 +104,9 @@ def _joined(
             if split in parts:
                 if name not in parts[split]:
                     raise DataError(own.places[split], f"has no series {name!r}, which {own.path} has")
-                lengths[split] = len(parts[split][name].values)
-                one = one.followed_by(parts[split][name], own.places[split])
+                before = len(one.values)
+                one = one.followed_by(parts[split][name], layout, own.places[split])
+                lengths[split] = len(one.values) - before
         if lengths["train"] < horizon + LEAST_TRAINING:
             most = (len(one.values) - LEAST_TRAINING) // 3
             much = f"horizon must be at most {most}" if most > 0 else "it must have more steps"

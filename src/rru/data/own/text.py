@@ -133,16 +133,17 @@ def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
 
 
 def _copies(own: "OwnData") -> list[str]:
-    """Returns what to say about files that are the same as others, in folders of texts."""
+    """Returns what to say about files that are the same as others."""
     notes, seen = [], set[str]()
     for split, place in own.places.items():
-        if not place.is_dir():
-            continue
-        keys = [fingerprint(file, SUFFIXES).hash for file in files_below(place, SUFFIXES)]
+        if place.is_dir():
+            keys = [fingerprint(file, SUFFIXES).hash for file in files_below(place, SUFFIXES)]
+        else:
+            keys = [own.fingerprints[split].hash]
         if split == "train" and len(set(keys)) < len(keys):
             notes.append(f"{len(keys) - len(set(keys))} files are copies of others; copies are in one split together")
         if across := sum(key in seen for key in keys):
-            notes.append(f"{across} files of {split} are also in an earlier split: scores look better")
+            notes.append(f"{across} of {len(keys)} files of {split} are also in an earlier split: scores look better")
         seen.update(keys)
     return notes
 
