@@ -1,6 +1,5 @@
 """Links in folders of others lead nowhere: no command reads, writes or removes anything outside."""
 
-
 import pytest
 from typer.testing import CliRunner
 
