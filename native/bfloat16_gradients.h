@@ -20,7 +20,7 @@ struct MatrixGradient {
   Buffer<uint32_t> pairs_a, pairs_b;  // (strips, block / 2, columns of a strip)
 
   explicit MatrixGradient(Arguments& in)
-      : tokens(in.count("tokens")),
+      : tokens(in.between("tokens", 0, kMostTokens)),
         rows(in.size("rows")),
         columns(in.size("columns")),
         split(in.between("split", 0, columns)),

@@ -43,8 +43,9 @@ struct DenseGradient {
         copy_grads(token, present, first + f, some, near_grads.get());
         for (int c = 0; c < padded; c += width)
           for (int i = 0; i < some; i += group)
-            add_tile<T, group, 2>({near_grads.get() + i * present, 1, group}, near_values.get() + c * present, width,
-                                  present, sums.get() + static_cast<size_t>(f + i) * padded + c, padded);
+            add_tile<T, group, 2>({near_grads.get() + i * present, 1, group},
+                                  near_values.get() + static_cast<size_t>(c) * present, width, present,
+                                  sums.get() + static_cast<size_t>(f + i) * padded + c, padded);
       }
     }
     for (int f = 0; f < count; ++f)

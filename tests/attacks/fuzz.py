@@ -1,7 +1,7 @@
 """Fuzzes every reader and the native scans for some minutes: `python -m tests.attacks.fuzz --minutes 5`.
 
 Minutes are of processor time, so that a busy machine tries as much. Each case is made from a number, its seed, and runs
-in a child process, so that a crash is counted and named. Ctrl-C prints the counts so far.
+in a child process, so that a crash is counted and named. Ctrl-C or SIGTERM prints the counts so far.
 """
 
 import argparse
@@ -62,6 +62,7 @@ def _child(name: str, seconds: float, seed: int, pipe, current) -> None:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)  # says where a case hangs
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     pipe.send(fuzz(name, seed, seconds=seconds, begin=begin))
 
 
@@ -86,6 +87,7 @@ def main() -> int:
     context, number = multiprocessing.get_context("fork"), 0
     current = context.Value("q", 0, lock=False)  # the seed of the case that runs
     names = given.only or FUZZERS
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         while (left := 60 * given.minutes - _spent()) > 0 and len(failures) < 10:
             name = names[number % len(names)]

@@ -17,11 +17,9 @@ from rru.inference.export import export
 from rru.inference.midi import read_midi
 from rru.inference.trained import Trained, load
 from rru.report.gather import gather
-from rru.scan.library import Function, memory_of
-from rru.scan.native_calls import scan_numbers
-from rru.scan.native_cells import NATIVE_CELLS
 from rru.settings.ranges import Range
 from rru.training.checkpoint import Checkpoint, Checkpoints
+from tests.attacks.fuzzed_calls import fuzzed_call
 from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs, fuzzed_use
 from tests.attacks.hostile import prepare
 from tests.attacks.test_fuzz import FORMATS, changed
@@ -47,7 +45,7 @@ def make(name: str, folder: Path) -> Fuzzer:
         "study": _study,
         "midi": _midi,
         "layer": lambda folder: _layer,
-        "library": lambda folder: _library,
+        "library": lambda folder: fuzzed_call,
     }
     return made[name](folder)
 
@@ -297,21 +295,3 @@ def _run(layer: Any, x: Any, state: Any, lengths: Any, grad: bool) -> list[torch
         sum(part.sum() for part in results).backward()
         results += [parameter.grad for parameter in layer.parameters()]
     return [result.detach() for result in results]
-
-
-def _library(draw: random.Random) -> str:
-    """Calls a native function with numbers and tensors that do not fit each other."""
-    torch.set_num_threads(draw.randint(1, 4))
-    kernel, dtype = draw.choice(sorted(NATIVE_CELLS)), draw.choice((torch.float32, torch.float64))
-    odd = (0, 1, 2, 3, -1, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**63), draw.getrandbits(63))
-    options = NATIVE_CELLS[kernel].Options
-    flags = {name: draw.random() < 0.5 for name in ("reverse", "save", "has_lengths", "bfloat16")}
-    shape = [draw.randint(0, 3) for _ in range(3)]
-    numbers = scan_numbers(kernel, shape, draw.randint(0, 3), [draw.randint(0, 3) for _ in options._fields], **flags)
-    numbers |= {name: draw.choice(odd) for name in numbers if draw.random() < 0.3}
-    if draw.random() < 0.2:
-        numbers = {name: numbers[name] for name in draw.sample(sorted(numbers), len(numbers))}
-    sizes = (0, 1, 2, 3, 4, 6, 8, 9, 12, 18)
-    tensors = [torch.zeros(draw.choice(sizes), dtype=dtype) for _ in range(draw.randint(0, 24))]
-    way = draw.choice(("forward", "backward"))
-    return _ended("library", lambda: Function(f"{kernel}_{way}", dtype, numbers)(memory_of(tensors)), *REFUSALS)

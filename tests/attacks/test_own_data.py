@@ -128,6 +128,15 @@ class TestText:
         refused(lambda: text.prepare_words(own), data.DataError)
 
 
+@linux
+def test_a_name_that_is_not_text_is_refused(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.txt")
+    with open(path, "w") as file:
+        file.write("some words " * 100)
+    with pytest.raises(data.DataError, match="must have a name in UTF-8"):
+        data.from_path(path)
+
+
 def test_struct_is_not_a_table(tmp_path):
     (tmp_path / "table.csv").write_bytes(struct.pack("<100d", *range(100)))
     with pytest.raises(data.DataError, match="binary"):

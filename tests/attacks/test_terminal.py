@@ -47,6 +47,15 @@ def test_of_a_result_that_resume_and_plan_show(command, tmp_path):
         assert "\x1b" not in shown
 
 
+def test_a_score_that_was_not_finite_is_shown_as_a_dash(command, tmp_path):
+    entry = preset(name="smoke", task="bach")
+    folder = write_run(tmp_path / "runs", entry)
+    names = ("mase", "mase_last", "mase_seasonal")
+    change_result(folder, test={"nll": None, "mase_last": 1.0, **dict.fromkeys(names[::2])})
+    for arguments in (["resume", str(folder)], ["runs"]):
+        assert "\N{EN DASH}" in command(*arguments)
+
+
 def test_of_errors(command, folder):
     (folder / "result.json").write_text(json.dumps({ESCAPE: 1}))
     shown = command("resume", str(folder))

@@ -183,6 +183,8 @@ def test_fit_trains_any_model_and_continues_where_it_stopped(tmp_path):
     assert all(torch.equal(one, two) for one, two in zip(first.parameters(), second.parameters(), strict=True))
     made = report.write([tmp_path], tmp_path / "page.html")
     assert not made.problems
+    with pytest.raises(rru.training.RunError, match=r"only the call of `rru.fit` that began it can use it"):
+        rru.load(tmp_path / "whole")
     with pytest.raises(rru.training.RunError, match=r"other settings \(schedule.epochs is 6, not 7"):
         rru.fit(model(), *loaders(), loss=torch.nn.functional.mse_loss, metric=torch.nn.functional.l1_loss,
                 folder=tmp_path / "part", settings={"optimiser.lr": 0.05, "schedule.epochs": 7})  # fmt: skip

@@ -129,6 +129,25 @@ def test_an_export_forecasts_as_its_run(trained, tmp_path):
     assert "inference.forecast" in (tmp_path / "model" / "README.md").read_text()
 
 
+def test_a_model_that_could_take_all_memory_is_refused(trained, tmp_path):
+    good = trained()
+    broken = inference.Trained(**{**good.__dict__, "config": good.config.changed({"task.context": 10**12})})
+    with pytest.raises(RunError, match="context and horizon must be at most 1048576 steps"):
+        inference.forecast(broken, write(tmp_path, rows(0, 60)))
+
+
+def test_times_below_a_second(tmp_path, monkeypatch):
+    """A sensor read a hundred times a second."""
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    times = np.datetime64("2026-01-01T00:00:00", "us") + np.arange(120) * np.timedelta64(10_000, "us")
+    lines = [f"{time},{np.sin(step / 5):.4f}" for step, time in enumerate(times)]
+    own = data.from_csv(write(tmp_path, lines, "t,load"), target="load", horizon=3)
+    assert "every 10000 microseconds" in own.summary
+    train_config(presets.override(presets.load(own, "rru", "smoke"), ["epochs=1", "limit=16"]), tmp_path / "run")
+    found = inference.forecast(inference.load(tmp_path / "run"), own.path)
+    assert "2026-01-01T00:00:01.200000," in table(found).decode()
+
+
 def test_only_runs_on_series_forecast(trained):
     good = trained()
     other = inference.Trained(**{**good.__dict__, "config": presets.load("bach", "rru", "smoke")})

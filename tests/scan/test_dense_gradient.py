@@ -1,5 +1,7 @@
 """The gradient of a matrix from the rows of all steps, which large layers leave to the library."""
 
+import os
+
 import pytest
 import torch
 
@@ -31,6 +33,15 @@ def test_rows_may_be_parts_of_wider_rows():
     for one, two in ((wide[..., :3], values[..., 20:]), (wide[..., 3:], values), (wide, values[..., :1])):
         expected = torch.einsum("tbo,tbi->oi", one.double(), two.double()).float()
         torch.testing.assert_close(over_steps(one, two, False), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif("RRU_LARGE" not in os.environ, reason="takes 20 GB of memory; RRU_LARGE=1 runs it")
+def test_a_tensor_of_more_elements_than_an_int_counts():
+    values = torch.zeros(256, 1, 2**23 + 64)
+    values[0, 0, -1], values[-1, 0, -1] = 3, 4
+    found = over_steps(torch.ones(256, 1, 1), values, False)
+    assert found[0, -1] == 7
+    assert found.sum() == 7
 
 
 def test_without_steps_it_is_zero():

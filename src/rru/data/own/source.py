@@ -50,7 +50,11 @@ def files_below(path: Path, suffixes: Suffixes) -> list[Path]:
 
 
 def check_place(path: Path) -> None:
-    """Raises DataError unless the path is a file with something in it, or a folder."""
+    """Raises DataError unless the path is a file with something in it, or a folder, and its name is text."""
+    if any(
+        "\ud800" <= letter <= "\udfff" for letter in str(path)
+    ):  # bytes that are not UTF-8; a config cannot hold them
+        raise DataError(path, "must have a name in UTF-8; rename it")
     try:
         found = path.stat()
     except OSError as error:
