@@ -146,13 +146,16 @@ inline void add_lines(const SparseRow<T>& row, int begin, int end, const T* base
   for (int v = 0; v < vectors; ++v) store(target + v * lanes, sums[0][v]);
 }
 
-// Computes out[r] = bias + a[r] * matrix, skipping the zeros of a[r].
+// Computes out[r] = start[r] + a[r] * matrix, skipping the zeros of a[r]. If `start` is null, the matrix's bias is used.
 template <typename T>
-void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, T* const* out, Share share) {
+void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
+                     Share share) {
+  const T* const bias = matrix.bias.get();
+  const Start<T> starts = start ? Start<T>{start, 1} : Start<T>{&bias, 0};
   constexpr int width = Packed<T>::width;
   const size_t stride = matrix.stride();
   for_each_strip(share.first(matrix.panels), share.last(matrix.panels), [&](int p, auto panels) {
-    for (int r = 0; r < rows; ++r) std::copy_n(matrix.bias.get() + p * width, panels * width, out[r] + p * width);
+    for (int r = 0; r < rows; ++r) std::copy_n(starts[r] + p * width, panels * width, out[r] + p * width);
     for (int first = 0, b = 0; first < matrix.depth; first += kSparseBlock, ++b) {
       const int next = std::min(first + kSparseBlock, matrix.depth), after = std::min(next + kSparseBlock, matrix.depth);
       Prefetch<panels(), T> prefetch(matrix.panel(p) + static_cast<size_t>(next) * width, stride, after - next, rows);
