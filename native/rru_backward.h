@@ -2,6 +2,7 @@
 // zeros as d. With `sparse`, used for wide layers, products and weight gradients skip these zeros.
 #pragma once
 #include "rru.h"
+#include "sparse_gradient.h"
 
 namespace rru::RRU_ISA {
 
@@ -61,9 +62,10 @@ struct RruOuterBackward : Rru<T> {
     std::fill_n(grad_kept, n, T(0));
     for (size_t i = 0; i < kept_parts.size(); ++i) grad_kept[i % n] += kept_parts[i];
   }
-  // Computes the gradients of W^c without Z, (n, g), and W^o, (p, g), from the nonzeros of d, for a share of its features.
-  template <typename D>
-  void outer_gradients(const D& d, Share share, T* grad_c, T* grad_o) const {
+  // Computes the gradients of W^c without Z, (n, g), and W^o, (p, g), from the nonzeros of d, for a share of its features;
+  // and `more` gradients from their other values.
+  template <typename D, typename... More>
+  void outer_gradients(const D& d, Share share, T* grad_c, T* grad_o, const More&... more) const {
     const int g = this->g;
     auto both = [&](int t, int column, int size, T* target) {
       std::copy_n(row_of(grad_both, t, n + p) + column, size, target);
@@ -74,7 +76,8 @@ struct RruOuterBackward : Rru<T> {
         for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
       }
     };
-    SparseGradient<T, D>(d, static_cast<int>(this->tokens()), g, share).run(both, n + p, put);
+    const int all = static_cast<int>(this->tokens());
+    SparseGradient<T, 1 + sizeof...(More), D>(d, all, g, share).run(GradientOf{both, n + p, put}, more...);
   }
 };
 
@@ -271,10 +274,10 @@ struct RruBackward : RruOuterBackward<T> {
   // Computes the gradients of the weights around d, for a share of its features.
   void weight_gradients(Share share) const {
     const int all = static_cast<int>(tokens());
-    auto d = [&](int t) { return live[t]; };
+    auto d = [&](int t) { return SparseToken<T, 1>{live[t].index, {live[t].value}, live[t].count}; };
     this->outer_gradients(d, share, grad_c, grad_o);
     if (!layers) return;
-    auto grad = [&](int t) { return SparseRow<T>{live[t].index, row_of(grads.get(), t, g), live[t].count, nullptr}; };
+    auto grad = [&](int t) { return SparseToken<T, 1>{live[t].index, {row_of(grads.get(), t, g)}, live[t].count}; };
     auto before = [&](int t, int column, int size, T* target) {
       const T* j = (layers > 1 ? this->hidden_at(layers - 2, t) : row_of(this->pre, t, g)) + column;
       for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
@@ -282,7 +285,7 @@ struct RruBackward : RruOuterBackward<T> {
     auto put_middle = [&](int first, int count, int column, int size, const T* sums, int width) {
       for (int f = 0; f < count; ++f) std::copy_n(sums + f * width, size, row_of(grad_middle, first + f, g) + column);
     };
-    SparseGradient<T, decltype(grad)>(grad, all, g, share).run(before, g, put_middle);
+    SparseGradient<T, 1, decltype(grad)>(grad, all, g, share).run(GradientOf{before, g, put_middle});
   }
 };
 }  // namespace rru::RRU_ISA

@@ -265,9 +265,10 @@ struct RruWideBackward : RruOuterBackward<T> {
 
   // Computes this share of the gradients of all weights and of x.
   void gradients(Share share) const {
-    const int all = static_cast<int>(tokens());
-    this->outer_gradients([&](int t) { return live_rows[t]; }, share, grad_c, grad_o);
-    auto grad = [&](int t) { return grads_of(t); };
+    auto both = [&](int t) {  // d, and s dj
+      const SparseRow<T> d = live_rows[t];
+      return SparseToken<T, 2>{d.index, {d.value, grads_of(t).value}, d.count};
+    };
     auto input = [&](int t, int column, int size, T* target) {
       std::copy_n(row_of(this->xh, t, m + n) + column, size, target);
     };
@@ -279,7 +280,7 @@ struct RruWideBackward : RruOuterBackward<T> {
         std::copy(from + in_x, from + size, row_of(grad_wh, first + f, n) + column + in_x - m);
       }
     };
-    SparseGradient<T, decltype(grad)>(grad, all, g, share).run(input, m + n, put);
+    this->outer_gradients(both, share, grad_c, grad_o, GradientOf{input, m + n, put});
     bias_gradient(share);
     if (wants_x) input_gradient(share);
   }

@@ -14,7 +14,8 @@ class NativeWideRRU(NativeRRU):
 
     def derived(self, weights: Sequence[Tensor]) -> list[Tensor]:
         weight = torch.cat([weights[0], weights[1]], 1)  # (g, m + n)
-        return [over_steps(weight[None], weight[None], False)]  # the sum over all rows: (m + n, m + n)
+        rows = weight.unsqueeze(0)  # (1, g, m + n): M sums over the rows of W
+        return [over_steps(rows, rows, False, symmetric=True)]
 
     def saved(self, x: Tensor, n: int, options: RRUOptions) -> Shapes:
         (steps, batch, m), g = x.shape, options.expanded_size
@@ -51,12 +52,12 @@ class NativeWideRRU(NativeRRU):
         grad_both, grad_kept, k, grad_c, grad_o, grad_x, grad_h, grad_b = left[:8]
         xh, m = saved[0], x.shape[2]
         weight = torch.cat([weights[0], weights[1], weights[2].unsqueeze(1)], 1)  # (g, m + n + 1)
-        weighed = torch.cat([xh, torch.ones_like(k).unsqueeze(2)], 2).mul_(k.unsqueeze(2))  # (T, B, m + n + 1)
-        gram = over_steps(weighed, xh, False)  # G, (m + n + 1, m + n)
+        with_one = torch.cat([xh, torch.ones_like(k).unsqueeze(2)], 2)  # [u, 1], (T, B, m + n + 1)
+        gram = over_steps(with_one * k.unsqueeze(2), with_one, False, symmetric=True)  # G, (m + n + 1, m + n + 1)
         return [
             grad_x.addmm_(weight, gram[:, :m], alpha=-1),
-            grad_h.addmm_(weight, gram[:, m:], alpha=-1),
-            grad_b.addmv_(weight, weighed.sum((0, 1)), alpha=-1),
+            grad_h.addmm_(weight, gram[:, m:-1], alpha=-1),
+            grad_b.addmv_(weight, gram[:, -1], alpha=-1),
             *self.outer_gradients(weights, options, grad_both, grad_kept, grad_c, grad_o),
         ]
 
