@@ -65,6 +65,8 @@ struct Rru : Scan<T> {
     weight_c = in.tensor<const T>("weight_c", {n, g}), bias_c = in.tensor<const T>("bias_c", {n});
     weight_o = in.tensor<const T>("weight_o", {p, g}), bias_o = in.tensor<const T>("bias_o", {p});
     read_residual(in);
+    if (wide && !(this->packs() && relu_layers == 1 && normalize && !this->bfloat16))
+      throw Mismatch("the wide form needs 16 tokens, one ReLU layer, Normalize, and no bfloat16");
     if (!backward) outputs = in.tensor<T>("outputs", {steps, batch, p});
     if (save) read_saved(in);
   }

@@ -130,7 +130,9 @@ struct RruWideForward : Rru<T> {
     T *a = scratch.wide[row.index], *xh = scratch.xh[row.index], *y = scratch.y[row.index];
     const SparseRow<T>& kept = scratch.kept[row.index];
     for (int i = 0; selected && i < kept.count; ++i) a[i] += this->bias_j[kept.index[i]];
-    const T square = selected ? square_from_gram(xh, y) : dot(a, a, g), factor = 1 / std::sqrt(square / g + T(1e-6));
+    T square = selected ? dot(xh, y, m + n) + dot(xh, gram.bias.get(), m + n) + bias_square : dot(a, a, g);
+    if ((save || selected) && cancels(xh, square)) square = exact_row(xh, selected ? nullptr : a, y);
+    const T factor = 1 / std::sqrt(square / g + T(1e-6));
     LiveList<T>& list = scratch.lists[row.index];
     list.count = 0;
     if (!skips || !(square - square == 0))
@@ -147,22 +149,25 @@ struct RruWideForward : Rru<T> {
     std::copy_n(y, m + n, row_of(this->y, row.token, m + n));
     this->live_rows.add(row.token, list);
   }
-  // sum(a^2) = u'y + b'(W u + b). If that is small beside its terms, their rounding errors are not, so all of a is
-  // computed.
-  T square_from_gram(const T* xh, const T* y) const {
-    const T square = dot(xh, y, m + n) + dot(xh, gram.bias.get(), m + n) + bias_square;
+  // Returns whether sum(a^2) is small beside its terms, so that rounding errors in M are not.
+  bool cancels(const T* xh, T square) const {
     T terms = bias_square;
     for (int i = 0; i < m + n; ++i) terms += xh[i] * xh[i] * diagonal[i];
-    constexpr T least = T(0.1);
-    if (square >= least * terms || !(square - square == 0)) return square;
-    T exact = 0;
+    return square < T(0.1) * terms;
+  }
+  // Computes sum(a^2) and y = W'a without M, from all of a, if it is given.
+  T exact_row(const T* xh, const T* a, T* y) const {
+    std::fill_n(y, m + n, T(0));
+    T square = 0;
     for (int f = 0; f < g; ++f) {
-      T sum = this->bias_j[f];
-      inner_products<T, 1>(xh, row_of(this->weight_x, f, m), m, &sum);
-      inner_products<T, 1>(xh + m, row_of(this->weight_h, f, n), n, &sum);
-      exact += sum * sum;
+      const T *wx = row_of(this->weight_x, f, m), *wh = row_of(this->weight_h, f, n);
+      T sum = a ? a[f] : this->bias_j[f];
+      if (!a) inner_products<T, 1>(xh, wx, m, &sum), inner_products<T, 1>(xh + m, wh, n, &sum);
+      for (int i = 0; i < m; ++i) y[i] += sum * wx[i];
+      for (int i = 0; i < n; ++i) y[m + i] += sum * wh[i];
+      square += sum * sum;
     }
-    return exact;
+    return square;
   }
   // Infinity or NaN in the weights or in this row: takes all entries as live, because zero times infinity is NaN.
   void all_row(const Row& row, const T* a, T factor, LiveList<T>& list) const {

@@ -72,6 +72,7 @@ FORMS: dict[str, NativeCell] = NATIVE_CELLS | {"rru_wide": NativeWideRRU()}
 
 LEAST_DROPOUT = 0.45  # at most the other entries of d are live
 LEAST_WIDTH = 256  # n + p
+LEAST_TOKENS = 16  # T B, for which weights are packed
 MOST_EXTRA = 1.0  # see `is_wide`
 
 
@@ -85,6 +86,6 @@ def is_wide(x: Tensor, n: int, options: RRUOptions, dropout: float) -> bool:
         return False
     steps, batch, m = x.shape
     extra_by_width = 2 * (m + n) / options.expanded_size
-    if n + options.output_size < LEAST_WIDTH or extra_by_width > MOST_EXTRA:
+    if n + options.output_size < LEAST_WIDTH or extra_by_width > MOST_EXTRA or steps * batch < LEAST_TOKENS:
         return False
     return 2 * (m + n) < (MOST_EXTRA - extra_by_width) * steps * batch
