@@ -19,7 +19,7 @@ from rru.inference.trained import Trained, load
 from rru.report.gather import gather
 from rru.scan.library import Function, memory_of
 from rru.scan.native_calls import scan_numbers
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan.native_wide import FORMS
 from rru.settings.ranges import Range
 from rru.training.checkpoint import Checkpoint, Checkpoints
 from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs
@@ -301,9 +301,9 @@ def _run(layer: Any, x: Any, state: Any, lengths: Any, grad: bool) -> list[torch
 def _library(draw: random.Random) -> str:
     """Calls a native function with numbers and tensors that do not fit each other."""
     torch.set_num_threads(draw.randint(1, 4))
-    kernel, dtype = draw.choice(sorted(NATIVE_CELLS)), draw.choice((torch.float32, torch.float64))
+    kernel, dtype = draw.choice(sorted(FORMS)), draw.choice((torch.float32, torch.float64))
     odd = (0, 1, 2, 3, -1, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**63), draw.getrandbits(63))
-    options = NATIVE_CELLS[kernel].Options
+    options = FORMS[kernel].Options
     flags = {name: draw.random() < 0.5 for name in ("reverse", "save", "has_lengths", "bfloat16")}
     shape = [draw.randint(0, 3) for _ in range(3)]
     numbers = scan_numbers(kernel, shape, draw.randint(0, 3), [draw.randint(0, 3) for _ in options._fields], **flags)

@@ -23,6 +23,7 @@ def calls(monkeypatch):
     """Makes every RRU that can be wide, in a scan of at least 16 tokens. Lists the loops that run."""
     monkeypatch.setattr(native_wide, "MOST_EXTRA", 1e9)
     monkeypatch.setattr(native_wide, "LEAST_WIDTH", 0)
+    monkeypatch.setattr(native_wide, "LEAST_EXPANSION", 0)
     monkeypatch.setattr(native_calls, "_SMALL", 0)  # so that several threads may run
     original, used = native_calls._function_for, []
 
@@ -195,8 +196,8 @@ def test_scans_of_few_tokens_are_not_wide(dropout, sizes, calls):
     assert calls == ["rru_forward", "rru_backward"]
 
 
-def options_of(**changes):
-    return NATIVE_CELLS["rru"].options(rru.RRU(20, 300, **{"expansion": 7.0, **changes}).cells[0])
+def a_cell(hidden_size=300, expansion=7.0, **options):
+    return rru.RRU(20, hidden_size, expansion=expansion, **options).cells[0]
 
 
 @pytest.mark.parametrize(
@@ -206,18 +207,19 @@ def options_of(**changes):
         ({}, 3200, 0.9, True),
         ({}, 3200, 0.3, False),  # most of d may be live
         ({}, 300, 0.5, False),  # products of the weights alone would cost too much
-        ({"expansion": 1.8}, 100_000, 0.9, False),
+        ({"expansion": 2.0}, 100_000, 0.9, False),
+        ({"output_size": 10, "hidden_size": 200}, 3200, 0.5, False),  # too small
         ({"relu_layers": 2}, 3200, 0.5, False),
         ({"normalize": False}, 3200, 0.5, False),
     ],
 )
 def test_counts_decide(changes, tokens, dropout, wide, monkeypatch):
     monkeypatch.undo()
-    call = ScanSpec("rru", tuple(options_of(**changes)), dropout, False)
-    x, seed = torch.empty(tokens, 1, 20, device="meta"), torch.tensor(1)
-    assert (in_best_form(call, x, 300, seed).kernel == "rru_wide") == wide
-    assert in_best_form(call, x, 300, None) == call  # no dropout in this scan
-    assert in_best_form(call._replace(autocast=torch.bfloat16), x, 300, seed).kernel == "rru"
+    cell, x, seed = a_cell(**changes), torch.empty(tokens, 1, 20, device="meta"), torch.tensor(1)
+    n, call = cell.hidden_size, ScanSpec("rru", tuple(NATIVE_CELLS["rru"].options(cell)), dropout, False)
+    assert (in_best_form(call, x, n, seed).kernel == "rru_wide") == wide
+    assert in_best_form(call, x, n, None) == call  # no dropout in this scan
+    assert in_best_form(call._replace(autocast=torch.bfloat16), x, n, seed).kernel == "rru"
 
 
 def test_other_live_entries_than_the_forward_pass_saved_are_an_error():

@@ -142,7 +142,14 @@ def forward(
     check_lengths(lengths, x.shape[0])
     call = in_best_form(call, x, state[0].shape[1], seed)
     results = allocate_results(call, x, state, lengths, save)
-    tensors = [*([] if lengths is None else [lengths]), x, *state, *weights, *results, *FORMS[call.kernel].derived(weights)]
+    tensors = [
+        *([] if lengths is None else [lengths]),
+        x,
+        *state,
+        *weights,
+        *results,
+        *FORMS[call.kernel].derived(weights),
+    ]
     small = _is_small(x, weights)
     function = _function_for("forward", call, x, state[0].shape[1], lengths, seed, save, small, {})
     function(memory_of(tensors))

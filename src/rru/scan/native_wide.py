@@ -71,21 +71,21 @@ FORMS: dict[str, NativeCell] = NATIVE_CELLS | {"rru_wide": NativeWideRRU()}
 """All native scans by the name of their loops: those of cells, and the wide form of the RRU."""
 
 LEAST_DROPOUT = 0.45  # at most the other entries of d are live
-LEAST_WIDTH = 256  # n + p
+LEAST_EXPANSION = 2.5  # q = g / (m + n)
+LEAST_WIDTH = 256  # n + p; as for other products that skip zeros
 LEAST_TOKENS = 16  # T B, for which weights are packed
-MOST_EXTRA = 1.0  # see `is_wide`
+MOST_EXTRA = 0.65  # see `is_wide`
 
 
 def is_wide(x: Tensor, n: int, options: RRUOptions, dropout: float) -> bool:
-    """Returns whether the wide form of an RRU is faster, by measured thresholds (docs/performance.md).
+    """Returns whether to run the wide form of an RRU. The thresholds were measured, see docs/performance.md.
 
-    `dropout` is zero if there are no masks. In units of Eq. 1's dense product over all tokens, two such products become
-    sparse, and four small ones come on top: y and G cost 1 / q each, M and W G (m + n) / (T B) each.
+    Two products of Eq. 1's size become sparse, but four smaller ones come on top. Relative to Eq. 1's product over all
+    tokens, y and G take about (m + n) / g, and M and W G about (m + n) / (T B). The sum of both decides.
     """
     if dropout < LEAST_DROPOUT or options.relu_layers > 1 or not options.normalize:
         return False
-    steps, batch, m = x.shape
-    extra_by_width = 2 * (m + n) / options.expanded_size
-    if n + options.output_size < LEAST_WIDTH or extra_by_width > MOST_EXTRA or steps * batch < LEAST_TOKENS:
+    (steps, batch, m), g = x.shape, options.expanded_size
+    if g < LEAST_EXPANSION * (m + n) or n + options.output_size < LEAST_WIDTH or steps * batch < LEAST_TOKENS:
         return False
-    return 2 * (m + n) < (MOST_EXTRA - extra_by_width) * steps * batch
+    return (m + n) * (g + steps * batch) < MOST_EXTRA * g * steps * batch
