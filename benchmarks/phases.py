@@ -15,10 +15,10 @@ import torch
 from benchmarks.contenders import RRU_NATIVE, TrainingStep, build
 from benchmarks.shapes import Shape
 from rru.scan import library
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan.native_wide import FORMS
 
 OUTSIDE_LOOP = ("prepare", "rows", "after")  # as in native/phases.h; then come the products of a step, in order
-NAMES = (  # in the order of a table; "first", "middle" and "last" are the products of a step
+NAMES = (  # in the order of a table; "first", "middle" and "last" are the products of a step (y is in the middle)
     "forward prepare",
     "forward first",
     "forward middle",
@@ -45,11 +45,13 @@ class PhaseTimer:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measures everything that runs inside, and adds it to `seconds`."""
-        cell = type(NATIVE_CELLS["rru"])
+        plain, wide = type(FORMS["rru"]), type(FORMS["rru_wide"])
         start = time.perf_counter()
         with (
             patch.object(library.Function, "__call__", self._timing_native(library.Function.__call__)),
-            patch.object(cell, "gradients", self._timing("weights", cell.gradients)),
+            patch.object(plain, "gradients", self._timing("weights", plain.gradients)),
+            patch.object(wide, "gradients", self._timing("weights", wide.gradients)),
+            patch.object(wide, "derived", self._timing("forward prepare", wide.derived)),
             patch.object(torch.Tensor, "new_empty", self._timing("allocation", torch.Tensor.new_empty)),
         ):
             yield
@@ -70,7 +72,7 @@ class PhaseTimer:
 
         def timed(function: library.Function, memory: Any) -> None:
             if "_gradient_" in function._name:
-                return call(function, memory)  # inside `gradients`, which is timed as a whole
+                return call(function, memory)  # inside `gradients` or `derived`, which are timed as a whole
             if "_gradients_" in function._name:
                 return whole(function, memory)
             with native_phases() as found:

@@ -2,6 +2,8 @@
 // processor's rate. Small layers: gradients.h. Gradients that skip zeros: sparse.h. In bfloat16:
 // bfloat16_gradients.h.
 #pragma once
+#include <cmath>
+
 #include "gradients.h"
 
 namespace rru::RRU_ISA {
@@ -10,10 +12,12 @@ namespace rru::RRU_ISA {
 //
 // Each thread computes a share of the features f. It takes a block of tokens at a time and copies grads and values into
 // the order in which they are read: groups of six features, and panels of columns. A tile, six features by one panel,
-// has its sums in registers during a block, and in `sums` between blocks.
+// has its sums in registers during a block, and in `sums` between blocks. If the result is known to be symmetric, tiles
+// below its diagonal are mirrored, not computed.
 template <typename T>
 struct DenseGradient {
   const int tokens, features, columns;
+  const bool symmetric;
   const int grads_row, values_row;  // from one token to the next; rows may be part of wider ones
   const T *grads, *values;
   T* result;  // (features, columns)
@@ -22,6 +26,7 @@ struct DenseGradient {
       : tokens(in.between("tokens", 1, kMostTokens)),
         features(in.size("features")),
         columns(in.size("columns")),
+        symmetric(in.between("symmetric", 0, features == columns)),
         grads_row(in.between("grads_row", features, 1 << 30)),
         values_row(in.between("values_row", columns, 1 << 30)),
         grads(in.tensor<const T>("grads", {extent(grads_row, features)})),
@@ -29,7 +34,7 @@ struct DenseGradient {
         result(in.tensor<T>("result", {features, columns})) {}
 
   void run(Share share) const {
-    const int first = share.first(features), count = share.last(features) - first;
+    const int first = first_feature(share.index, share.size), count = first_feature(share.index + 1, share.size) - first;
     const int padded = round_up(columns, width);
     if (count == 0) return;
     const Buffer<T> near_grads(static_cast<size_t>(features_together) * tokens_together);
@@ -41,20 +46,30 @@ struct DenseGradient {
       for (int f = 0; f < count; f += features_together) {
         const int some = std::min(features_together, count - f);
         copy_grads(token, present, first + f, some, near_grads.get());
-        for (int c = 0; c < padded; c += width)
-          for (int i = 0; i < some; i += group)
+        for (int c = symmetric ? (first + f) / width * width : 0; c < padded; c += width)
+          for (int i = 0; i < some && (!symmetric || first + f + i < c + width); i += group)
             add_tile<T, group, 2>({near_grads.get() + i * present, 1, group},
                                   near_values.get() + static_cast<size_t>(c) * present, width, present,
                                   sums.get() + static_cast<size_t>(f + i) * padded + c, padded);
       }
     }
-    for (int f = 0; f < count; ++f)
-      std::copy_n(sums.get() + static_cast<size_t>(f) * padded, columns, result + static_cast<size_t>(first + f) * columns);
+    for (int f = 0; f < count; ++f) put_row(first + f, sums.get() + static_cast<size_t>(f) * padded);
   }
 
  private:
   static constexpr int group = 6, width = 2 * Simd<T>::lanes;
   static constexpr int tokens_together = 256, features_together = 64 * group;  // fit the L2 cache
+
+  // Returns where the features of a share begin. The rows of a symmetric result become shorter, so shares grow.
+  int first_feature(int index, int size) const {
+    if (!symmetric) return Share{index, size}.first(features);
+    return static_cast<int>(features * (1 - std::sqrt(1 - static_cast<double>(index) / size)));
+  }
+  void put_row(int f, const T* row) const {
+    const int begin = symmetric ? f : 0;
+    std::copy(row + begin, row + columns, result + static_cast<size_t>(f) * columns + begin);
+    for (int c = f + 1; symmetric && c < columns; ++c) result[static_cast<size_t>(c) * columns + f] = row[c];
+  }
 
   int64_t extent(int row, int size) const { return (tokens - int64_t{1}) * row + size; }
 

@@ -153,8 +153,8 @@ struct RruGradients : Gradients<T> {
     z = in.tensor<const T>("Z", {vector_z ? n : 1});
     xh = in.tensor<const T>("xh", {tokens, m + n}), pre = in.tensor<const T>("pre", {tokens, g});
     if (layers) hidden = in.tensor<const T>("hidden", {layers, tokens, g});
-    grad_pre = in.tensor<const T>("grad_pre", {tokens, g}), grad_both = in.tensor<const T>("grad_both", {tokens, n + p});
-    grad_kept = in.tensor<const T>("grad_kept", {n});
+    grad_both = in.tensor<const T>("grad_both", {tokens, n + p}), grad_kept = in.tensor<const T>("grad_kept", {n});
+    grad_pre = in.tensor<const T>("grad_pre", {tokens, g});
     if (layers) grad_hidden = in.tensor<const T>("grad_hidden", {layers, tokens, g});
     features = in.tensor<const T>("features", {tokens, g});
     if (this->wants_x) grad_x = in.tensor<T>("grad_x", {tokens, m});

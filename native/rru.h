@@ -1,5 +1,6 @@
-// The RRU over time: Eq. 1-6. The gradients are in rru_backward.h.
+// The RRU over time: Eq. 1-6. The gradients are in rru_backward.h, the form for wide layers in rru_wide.h.
 #pragma once
+#include "live.h"
 #include "pointwise.h"
 #include "scan.h"
 
@@ -10,10 +11,23 @@ namespace rru::RRU_ISA {
 constexpr double kSparseRow = 0.4, kSparseResult = 0.4;
 
 template <typename T>
+inline T dot(const T* one, const T* two, int size) {
+  T total = 0;
+  inner_products<T, 1>(one, two, size, &total);
+  return total;
+}
+
+template <typename T>
+inline T relu(T x) {
+  return x < 0 ? 0 : x;  // NaN stays NaN
+}
+
+template <typename T>
 struct Rru : Scan<T> {
   using Base = Scan<T>;
   using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::save;
 
+  const bool wide;  // whether this is rru_wide.h's form
   const int g, relu_layers;
   const bool normalize, activate, scaled, vector_z;
   const T* h0;                                     // (B, n)
@@ -24,14 +38,17 @@ struct Rru : Scan<T> {
   T* outputs = nullptr;                            // (T, B, p), in the forward pass
   // With `save`, for the backward pass:
   T* xh = nullptr;         // (T, B, m + n): input and previous state of each step
-  T* pre = nullptr;        // (T, B, g): Eq. 1 before ReLU
   T* scale = nullptr;      // (T, B): the factor of Normalize
-  T* density = nullptr;    // (1,): the share of nonzeros in d; 1 if zeros must not be skipped
+  T* pre = nullptr;        // unless wide: (T, B, g), Eq. 1 before ReLU
+  T* density = nullptr;    // unless wide: (1,), the share of nonzeros in d; 1 if zeros must not be skipped
+  T* y = nullptr;          // if wide: (T, B, m + n), see rru_wide.h
+  LiveRows<T> live_rows;   // if wide: the live entries of d
   T* hidden = nullptr;     // (relu_layers - 1, T, B, g): the results of Eq. 2, if it applies
   T* activated = nullptr;  // (T, B, n + p): c and o after ReLU, with `activate`
 
-  Rru(Arguments& in, bool backward)
+  Rru(Arguments& in, bool backward, bool wide = false)
       : Scan<T>(in, backward),
+        wide(wide),
         g(in.size("expanded_size")),
         relu_layers(in.size("relu_layers")),
         normalize(in.flag("normalize")),
@@ -48,6 +65,8 @@ struct Rru : Scan<T> {
     weight_c = in.tensor<const T>("weight_c", {n, g}), bias_c = in.tensor<const T>("bias_c", {n});
     weight_o = in.tensor<const T>("weight_o", {p, g}), bias_o = in.tensor<const T>("bias_o", {p});
     read_residual(in);
+    if (wide && !(this->packs() && relu_layers == 1 && normalize && !this->bfloat16))
+      throw Mismatch("the wide form needs 16 tokens, one ReLU layer, Normalize, and no bfloat16");
     if (!backward) outputs = in.tensor<T>("outputs", {steps, batch, p});
     if (save) read_saved(in);
   }
@@ -72,6 +91,19 @@ struct Rru : Scan<T> {
     return packed;
   }
 
+ protected:
+  // Eq. 5 and 6, from c and o side by side.
+  void state_row(const Row& row, T* c, T* h) const {
+    const T* o = c + n;
+    if (activate) {
+      for (int f = 0; f < n + p; ++f) c[f] = relu(c[f]);
+      if (save) std::copy_n(c, n + p, row_of(activated, row.token, n + p));
+    }
+    const T *keep = kept.data(), *rezero = z.data();
+    for (int f = 0; f < n; ++f) h[f] = keep[f] * h[f] + rezero[f] * c[f];  // Eq. 5
+    std::copy_n(o, p, row_of(outputs, row.token, p));
+  }
+
  private:
   void read_residual(Arguments& in) {
     kept.assign(n, T(1));
@@ -85,25 +117,18 @@ struct Rru : Scan<T> {
   }
   void read_saved(Arguments& in) {
     xh = in.tensor<T>("xh", {steps, batch, m + n});
-    pre = in.tensor<T>("pre", {steps, batch, g});
     scale = in.tensor<T>("scale", {steps, batch});
-    density = in.tensor<T>("density", {1});
+    if (wide) {
+      y = in.tensor<T>("y", {steps, batch, m + n});
+      live_rows.read(in, steps, batch, g);
+    } else {
+      pre = in.tensor<T>("pre", {steps, batch, g});
+      density = in.tensor<T>("density", {1});
+    }
     if (middle_layers()) hidden = in.tensor<T>("hidden", {middle_layers(), steps, batch, g});
     if (activate) activated = in.tensor<T>("activated", {steps, batch, n + p});
   }
 };
-
-template <typename T>
-inline T dot(const T* one, const T* two, int size) {
-  T total = 0;
-  inner_products<T, 1>(one, two, size, &total);
-  return total;
-}
-
-template <typename T>
-inline T relu(T x) {
-  return x < 0 ? 0 : x;  // NaN stays NaN
-}
 
 // Returns whether products with a matrix may skip zeros. Not if it has infinities or NaN: zero times infinity is NaN.
 template <typename T>
@@ -186,7 +211,7 @@ struct RruForward : Rru<T> {
       worker.product(scratch.live, outer, scratch.both);
     else
       worker.product(*j, outer, scratch.both);
-    worker.rows([&](const Row& row) { state_row(row, scratch); });
+    worker.rows([&](const Row& row) { this->state_row(row, scratch.both[row.index], scratch.xh[row.index] + m); });
   }
   void end(Scratch& scratch, const Row& row) const {
     std::copy_n(scratch.xh[row.index] + m, n, row_of(last, row.sequence, n));
@@ -233,17 +258,6 @@ struct RruForward : Rru<T> {
   bool few_nonzero(const Worker<T>& worker, const Scratch& scratch) const {
     const auto begin = scratch.nonzero.begin();
     return skips && *std::max_element(begin, begin + worker.count()) < kSparseRow * g;
-  }
-
-  void state_row(const Row& row, Scratch& scratch) const {
-    T *c = scratch.both[row.index], *o = c + n, *h = scratch.xh[row.index] + m;
-    if (this->activate) {
-      for (int f = 0; f < n + p; ++f) c[f] = relu(c[f]);
-      if (save) std::copy_n(c, n + p, row_of(this->activated, row.token, n + p));
-    }
-    const T *kept = this->kept.data(), *z = this->z.data();
-    for (int f = 0; f < n; ++f) h[f] = kept[f] * h[f] + z[f] * c[f];  // Eq. 5
-    std::copy_n(o, p, row_of(this->outputs, row.token, p));
   }
 };
 }  // namespace rru::RRU_ISA

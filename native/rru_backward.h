@@ -2,24 +2,96 @@
 // zeros as d. With `sparse`, used for wide layers, products and weight gradients skip these zeros.
 #pragma once
 #include "rru.h"
+#include "sparse_gradient.h"
 
 namespace rru::RRU_ISA {
 
+// Eq. 5 and 6, and the arguments, of any backward loop of the RRU.
 template <typename T>
-struct RruBackward : Rru<T> {
+struct RruOuterBackward : Rru<T> {
   using Base = Rru<T>;
-  using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::g, Base::tokens;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::p;
   static constexpr bool backward = true;
+
+  const T *grad_outputs, *grad_last;  // (T, B, p), (B, n)
+  T* grad_h0;                         // (B, n)
+  T* grad_both;                       // (T, B, n + p): gradients of h_t (through c's ReLU, if any) and of o_t
+  T* grad_kept;                       // (n,): gradient of sigmoid(10 S)
+  T through;                          // factor from d's gradient to that of the last ReLU's input, where d is nonzero
+  std::vector<T> kept_parts;          // (threads, n): partial sums of `grad_kept`
+
+  RruOuterBackward(Arguments& in, bool wide)
+      : Rru<T>(in, backward, wide),
+        through(this->dropout.active() ? static_cast<T>(1 / (1 - this->dropout.rate)) : T(1)),
+        kept_parts(static_cast<size_t>(in.threads) * n) {
+    grad_outputs = in.tensor<const T>("grad_outputs", {steps, batch, p});
+    grad_last = in.tensor<const T>("grad_last_h", {batch, n});
+    grad_h0 = in.tensor<T>("grad_h0", {batch, n});
+    grad_both = in.tensor<T>("grad_both", {steps, batch, n + p});
+    grad_kept = in.tensor<T>("grad_kept", {n});
+  }
+  template <typename Scratch>
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(grad_last, row.sequence, n), n, scratch.grad_h[row.index]);
+  }
+  template <typename Scratch>
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.grad_h[row.index], n, row_of(grad_h0, row.sequence, n));
+  }
+
+ protected:
+  // Computes the gradients of c, o and the kept part of h_t-1 from those of h_t and o_t.
+  void output_row(const Row& row, const T* dh, T* dc, T* decayed, int thread) {
+    const T* h = row_of(this->xh, row.token, m + n) + m;
+    T *e = row_of(grad_both, row.token, n + p), *kept_sum = row_of(kept_parts.data(), thread, n);
+    std::copy_n(dh, n, e);
+    std::copy_n(row_of(grad_outputs, row.token, p), p, e + n);
+    if (this->activate) {
+      const T* both = row_of(this->activated, row.token, n + p);
+      for (int f = 0; f < n + p; ++f) e[f] = both[f] <= 0 ? 0 : e[f];
+    }
+    const T *kept = this->kept.data(), *z = this->z.data();
+    for (int f = 0; f < n; ++f) {
+      dc[f] = z[f] * e[f];
+      kept_sum[f] += dh[f] * h[f];
+      decayed[f] = kept[f] * dh[f];
+    }
+    std::copy_n(e + n, p, dc + n);
+  }
+  void sum_kept() const {
+    std::fill_n(grad_kept, n, T(0));
+    for (size_t i = 0; i < kept_parts.size(); ++i) grad_kept[i % n] += kept_parts[i];
+  }
+  // Computes the gradients of W^c without Z, (n, g), and W^o, (p, g), from the nonzeros of d, for a share of its features;
+  // and `more` gradients from their other values.
+  template <typename D, typename... More>
+  void outer_gradients(const D& d, Share share, T* grad_c, T* grad_o, const More&... more) const {
+    const int g = this->g;
+    auto both = [&](int t, int column, int size, T* target) {
+      std::copy_n(row_of(grad_both, t, n + p) + column, size, target);
+    };
+    auto put = [&](int first, int count, int column, int size, const T* sums, int width) {
+      for (int j = 0; j < size; ++j) {
+        T* row = column + j < n ? row_of(grad_c, column + j, g) : row_of(grad_o, column + j - n, g);
+        for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
+      }
+    };
+    const int all = static_cast<int>(this->tokens());
+    SparseGradient<T, 1 + sizeof...(More), D>(d, all, g, share).run(GradientOf{both, n + p, put}, more...);
+  }
+};
+
+template <typename T>
+struct RruBackward : RruOuterBackward<T> {
+  using Base = RruOuterBackward<T>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::g, Base::tokens, Base::through;
+  using Base::grad_both;
 
   const bool sparse;                       // whether weight gradients around d are computed here, not by the caller
   const bool sparse_result, sparse_row;    // whether d has few enough nonzeros for these (see kSparseRow)
   const int layers;                        // how often Eq. 2 applies
-  const T *grad_outputs, *grad_last;       // (T, B, p), (B, n)
-  T* grad_h0;                              // (B, n)
   T* grad_pre;                             // (T, B, g): gradient of the sum in Eq. 1
   T* grad_hidden = nullptr;                // (relu_layers - 1, T, B, g): gradients of the sums in Eq. 2, if it applies
-  T* grad_both;                            // (T, B, n + p): gradients of h_t (through c's ReLU, if any) and of o_t
-  T* grad_kept;                            // (n,): gradient of sigmoid(10 S)
   T* features = nullptr;                   // if not sparse: d, (T, B, g)
   T *grad_c = nullptr, *grad_o = nullptr;  // if sparse: gradients of W^c without Z, (n, g), and W^o, (p, g)
   T* grad_middle = nullptr;                // if sparse, with Eq. 2: gradient of the last W^k, (g, g)
@@ -29,11 +101,9 @@ struct RruBackward : Rru<T> {
   const Packed<T> to_d;           // from c and o; with sparse_result, the matrix of the forward pass
   SparseRows<T> live;             // if sparse: the nonzeros of d for each token
   std::unique_ptr<T[]> grads;     // if sparse, with Eq. 2: gradients of its last sum where d is nonzero
-  T through;                      // factor from d's gradient to that of the last ReLU's input, where d is nonzero
-  std::vector<T> kept_parts;      // (threads, n): partial sums of `grad_kept`
 
   explicit RruBackward(Arguments& in)
-      : Rru<T>(in, backward),
+      : Base(in, /*wide=*/false),
         sparse(in.flag("sparse")),
         sparse_result(sparse && this->packs() && *this->density < kSparseResult),
         sparse_row(sparse && *this->density < kSparseRow),
@@ -41,15 +111,8 @@ struct RruBackward : Rru<T> {
         to_h(g, n),
         to_d(pack_to_d()),
         live(sparse ? tokens() : 0, g),
-        grads(sparse && layers ? new T[tokens() * g] : nullptr),
-        through(this->dropout.active() ? static_cast<T>(1 / (1 - this->dropout.rate)) : T(1)),
-        kept_parts(static_cast<size_t>(in.threads) * n) {
-    grad_outputs = in.tensor<const T>("grad_outputs", {steps, batch, p});
-    grad_last = in.tensor<const T>("grad_last_h", {batch, n});
-    grad_h0 = in.tensor<T>("grad_h0", {batch, n});
+        grads(sparse && layers ? new T[tokens() * g] : nullptr) {
     grad_pre = in.tensor<T>("grad_pre", {steps, batch, g});
-    grad_both = in.tensor<T>("grad_both", {steps, batch, n + p});
-    grad_kept = in.tensor<T>("grad_kept", {n});
     if (layers) grad_hidden = in.tensor<T>("grad_hidden", {layers, steps, batch, g});
     if (sparse) {
       grad_c = in.tensor<T>("grad_weight_c", {n, g}), grad_o = in.tensor<T>("grad_weight_o", {p, g});
@@ -81,12 +144,10 @@ struct RruBackward : Rru<T> {
   };
   size_t weight_bytes() const { return to_h.bytes() + to_d.bytes(); }
 
-  void begin(Scratch& scratch, const Row& row) const {
-    std::copy_n(row_of(grad_last, row.sequence, n), n, scratch.grad_h[row.index]);
-  }
   void step(Worker<T>& worker, Scratch& scratch) {
     worker.rows([&](const Row& row) {
-      output_row(row, scratch, row_of(kept_parts.data(), worker.thread, n));
+      const int r = row.index;
+      this->output_row(row, scratch.grad_h[r], scratch.both[r], scratch.decayed[r], worker.thread);
       feature_row(row, scratch, worker.mask(row));
     });
     if (sparse_result)
@@ -101,12 +162,8 @@ struct RruBackward : Rru<T> {
     }
     worker.product(scratch.from, to_h, scratch.decayed, scratch.grad_h);
   }
-  void end(Scratch& scratch, const Row& row) const {
-    std::copy_n(scratch.grad_h[row.index], n, row_of(grad_h0, row.sequence, n));
-  }
   void finish(int threads) const {
-    std::fill_n(grad_kept, n, T(0));
-    for (size_t i = 0; i < kept_parts.size(); ++i) grad_kept[i % n] += kept_parts[i];
+    this->sum_kept();
     if (sparse) in_parallel(threads, [&](int thread) { weight_gradients({thread, threads}); }, [] {});
   }
 
@@ -122,25 +179,6 @@ struct RruBackward : Rru<T> {
   // Returns the input of the last ReLU, or its output; applying ReLU to either gives the same.
   const T* last_hidden(size_t token) const {
     return layers ? this->hidden_at(layers - 1, token) : row_of(this->pre, token, g);
-  }
-
-  // Eq. 5 and 6: computes the gradients of c, o and the kept part of h_t-1 from those of h_t and o_t.
-  void output_row(const Row& row, Scratch& scratch, T* kept_sum) const {
-    const T *h = row_of(this->xh, row.token, m + n) + m, *dh = scratch.grad_h[row.index];
-    T *e = row_of(grad_both, row.token, n + p), *dc = scratch.both[row.index], *decayed = scratch.decayed[row.index];
-    std::copy_n(dh, n, e);
-    std::copy_n(row_of(grad_outputs, row.token, p), p, e + n);
-    if (this->activate) {
-      const T* both = row_of(this->activated, row.token, n + p);
-      for (int f = 0; f < n + p; ++f) e[f] = both[f] <= 0 ? 0 : e[f];
-    }
-    const T *kept = this->kept.data(), *z = this->z.data();
-    for (int f = 0; f < n; ++f) {
-      dc[f] = z[f] * e[f];
-      kept_sum[f] += dh[f] * h[f];
-      decayed[f] = kept[f] * dh[f];
-    }
-    std::copy_n(e + n, p, dc + n);
   }
 
   // Recomputes d (Eq. 3) and stores it for the weight gradients. If not sparse, leaves the factor of d's gradient in
@@ -236,19 +274,10 @@ struct RruBackward : Rru<T> {
   // Computes the gradients of the weights around d, for a share of its features.
   void weight_gradients(Share share) const {
     const int all = static_cast<int>(tokens());
-    auto d = [&](int t) { return live[t]; };
-    auto both = [&](int t, int column, int size, T* target) {
-      std::copy_n(row_of(grad_both, t, n + p) + column, size, target);
-    };
-    auto put_outer = [&](int first, int count, int column, int size, const T* sums, int width) {
-      for (int j = 0; j < size; ++j) {
-        T* row = column + j < n ? row_of(grad_c, column + j, g) : row_of(grad_o, column + j - n, g);
-        for (int f = 0; f < count; ++f) row[first + f] = sums[f * width + j];
-      }
-    };
-    SparseGradient<T, decltype(d)>(d, all, g, share).run(both, n + p, put_outer);
+    auto d = [&](int t) { return SparseToken<T, 1>{live[t].index, {live[t].value}, live[t].count}; };
+    this->outer_gradients(d, share, grad_c, grad_o);
     if (!layers) return;
-    auto grad = [&](int t) { return SparseRow<T>{live[t].index, row_of(grads.get(), t, g), live[t].count, nullptr}; };
+    auto grad = [&](int t) { return SparseToken<T, 1>{live[t].index, {row_of(grads.get(), t, g)}, live[t].count}; };
     auto before = [&](int t, int column, int size, T* target) {
       const T* j = (layers > 1 ? this->hidden_at(layers - 2, t) : row_of(this->pre, t, g)) + column;
       for (int f = 0; f < size; ++f) target[f] = relu(j[f]);
@@ -256,7 +285,7 @@ struct RruBackward : Rru<T> {
     auto put_middle = [&](int first, int count, int column, int size, const T* sums, int width) {
       for (int f = 0; f < count; ++f) std::copy_n(sums + f * width, size, row_of(grad_middle, first + f, g) + column);
     };
-    SparseGradient<T, decltype(grad)>(grad, all, g, share).run(before, g, put_middle);
+    SparseGradient<T, 1, decltype(grad)>(grad, all, g, share).run(GradientOf{before, g, put_middle});
   }
 };
 }  // namespace rru::RRU_ISA

@@ -160,9 +160,12 @@ class Worker {
     run_product(from, matrix, start, to);
     arrive(kFirstProduct + products_++);
   }
-  // Like the first `product`, for sparse rows.
+  // The same for sparse rows.
   void product(const std::vector<SparseRow<T>>& from, const Packed<T>& matrix, T* const* to) {
-    multiply_sparse<T>(from.data(), count_, matrix, to, share_);
+    product(from, matrix, nullptr, to);
+  }
+  void product(const std::vector<SparseRow<T>>& from, const Packed<T>& matrix, const T* const* start, T* const* to) {
+    multiply_sparse<T>(from.data(), count_, matrix, start, to, share_);
     arrive(kFirstProduct + products_++);
   }
   // Computes only the entries of from * transposed(matrix) that `at` selects.

@@ -1,4 +1,4 @@
-// Products that skip zeros: sparse rows times a packed matrix, and the gradient of a matrix.
+// Products that skip zeros: sparse rows times a packed matrix. Gradients of matrices: sparse_gradient.h.
 #pragma once
 #include <atomic>
 
@@ -146,13 +146,16 @@ inline void add_lines(const SparseRow<T>& row, int begin, int end, const T* base
   for (int v = 0; v < vectors; ++v) store(target + v * lanes, sums[0][v]);
 }
 
-// Computes out[r] = bias + a[r] * matrix, skipping the zeros of a[r].
+// Computes out[r] = start[r] + a[r] * matrix, skipping the zeros of a[r]. If `start` is null, the matrix's bias is used.
 template <typename T>
-void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, T* const* out, Share share) {
+void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
+                     Share share) {
+  const T* const bias = matrix.bias.get();
+  const Start<T> starts = start ? Start<T>{start, 1} : Start<T>{&bias, 0};
   constexpr int width = Packed<T>::width;
   const size_t stride = matrix.stride();
   for_each_strip(share.first(matrix.panels), share.last(matrix.panels), [&](int p, auto panels) {
-    for (int r = 0; r < rows; ++r) std::copy_n(matrix.bias.get() + p * width, panels * width, out[r] + p * width);
+    for (int r = 0; r < rows; ++r) std::copy_n(starts[r] + p * width, panels * width, out[r] + p * width);
     for (int first = 0, b = 0; first < matrix.depth; first += kSparseBlock, ++b) {
       const int next = std::min(first + kSparseBlock, matrix.depth), after = std::min(next + kSparseBlock, matrix.depth);
       Prefetch<panels(), T> prefetch(matrix.panel(p) + static_cast<size_t>(next) * width, stride, after - next, rows);
@@ -218,107 +221,4 @@ void multiply_at(const T* const* a, int rows, const Packed<T>& matrix, const Spa
     }
   }
 }
-
-// The gradient of a matrix: the sum over all tokens of sparse(token)[f] * dense(token)[column], for the features f in
-// this share. Both are split into blocks: a block of dense rows stays in the L1 cache, and the sums of a block of
-// features, 256 kB, in the L2 cache. Within a block, entries are sorted by feature.
-template <typename T, typename Sparse>
-class SparseGradient {
- public:
-  // sparse(token) returns a SparseRow of `features`.
-  SparseGradient(const Sparse& sparse, int tokens, int features, Share share)
-      : sparse_(sparse),
-        tokens_(tokens),
-        blocks_((tokens + tokens_together - 1) / tokens_together),
-        begin_(share.first(features)),
-        end_(share.last(features)),
-        cursor_(tokens),
-        bounds_(static_cast<size_t>(blocks_) * (features_together + 1)),
-        near_(tokens_together * width),
-        sums_(features_together * width) {}
-
-  // dense(token, column, size, target) copies part of a dense row. result(f, count, column, size, sums, width) receives
-  // a block of results, sums[f * width + column].
-  template <typename Dense, typename Result>
-  void run(const Dense& dense, int columns, const Result& result) {
-    for (int t = 0; t < tokens_; ++t) {
-      const SparseRow<T> row = sparse_(t);
-      cursor_[t] = static_cast<int>(std::lower_bound(row.index, row.index + row.count, begin_) - row.index);
-    }
-    for (int first = begin_; first < end_; first += features_together) {
-      const int count = std::min(end_ - first, features_together);
-      entries_.clear();
-      for (int b = 0; b < blocks_; ++b) sort_block(b, first, count);
-      for (int column = 0; column < columns; column += width) {
-        const int present = std::min(columns - column, width);
-        std::fill_n(sums_.get(), sums_.size(), T(0));
-        for (int b = 0; b < blocks_; ++b) {
-          for (int t = first_token(b); t < last_token(b); ++t)
-            dense(t, column, present, near_.get() + (t - first_token(b)) * width);
-          add_block(b, count);
-        }
-        result(first, count, column, present, sums_.get(), width);
-      }
-    }
-  }
-
- private:
-  static constexpr int lanes = Simd<T>::lanes, vectors = 8, width = vectors * lanes;
-  static constexpr int tokens_together = 64, features_together = (256 << 10) / (width * sizeof(T));
-
-  struct Entry {
-    int token;  // index in its block
-    T value;
-  };
-
-  int first_token(int b) const { return b * tokens_together; }
-  int last_token(int b) const { return std::min(tokens_, (b + 1) * tokens_together); }
-  size_t* bounds(int b) { return bounds_.data() + static_cast<size_t>(b) * (features_together + 1); }
-
-  // Appends the entries of block b with features first .. first + count, sorted by feature. Those of f start at
-  // bounds(b)[f].
-  void sort_block(int b, int first, int count) {
-    size_t next[features_together + 1] = {};
-    const int last = first + count;
-    for (int t = first_token(b); t < last_token(b); ++t) {
-      const SparseRow<T> row = sparse_(t);
-      for (int i = cursor_[t]; i < row.count && row.index[i] < last; ++i) ++next[row.index[i] - first + 1];
-    }
-    size_t* bound = bounds(b);
-    bound[0] = next[0] = entries_.size();
-    for (int f = 0; f < count; ++f) bound[f + 1] = next[f + 1] += next[f];
-    entries_.resize(bound[count]);
-    for (int t = first_token(b); t < last_token(b); ++t) {
-      const SparseRow<T> row = sparse_(t);
-      int i = cursor_[t];
-      for (; i < row.count && row.index[i] < last; ++i)
-        entries_[next[row.index[i] - first]++] = {t - first_token(b), row.value[i]};
-      cursor_[t] = i;
-    }
-  }
-
-  void add_block(int b, int count) {
-    const size_t* bound = bounds(b);
-    for (int f = 0; f < count; ++f) {
-      Vector<T> total[vectors];
-      T* target = sums_.get() + f * width;
-      RRU_UNROLL
-      for (int v = 0; v < vectors; ++v) total[v] = load(target + v * lanes);
-      for (size_t i = bound[f]; i < bound[f + 1]; ++i) {
-        const T* line = near_.get() + entries_[i].token * width;
-        RRU_UNROLL
-        for (int v = 0; v < vectors; ++v) total[v] += entries_[i].value * load(line + v * lanes);
-      }
-      RRU_UNROLL
-      for (int v = 0; v < vectors; ++v) store(target + v * lanes, total[v]);
-    }
-  }
-
-  const Sparse& sparse_;
-  const int tokens_, blocks_, begin_, end_;
-  std::vector<int> cursor_;
-  std::vector<size_t> bounds_;  // may exceed an int: the entries of all tokens
-  std::vector<Entry> entries_;
-  Buffer<T> near_, sums_;
-};
 }  // namespace rru::RRU_ISA

@@ -3,6 +3,7 @@
 import ctypes
 import random
 from array import array
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from unittest import mock
@@ -10,12 +11,17 @@ from unittest import mock
 import torch
 
 import rru
-from rru.scan import library
+from rru.scan import library, native_wide
 from tests.variants import NATIVE
 
 ODD = (0, 1, 2, 3, -1, 2**28, 2**28 + 1, 2**30, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**63))
 GUARD = 64  # bytes before and after each tensor
 FILL = 0xA5
+
+
+def always_wide() -> AbstractContextManager[object]:
+    """Makes RRUs with dropout use their wide form, whatever their size."""
+    return mock.patch.multiple(native_wide, LEAST_EXPANSION=0, LEAST_WIDTH=0, LEAST_TOKENS=0, MOST_EXTRA=1e9)
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,10 @@ def calls() -> dict[str, list[Call]]:
                 with torch.no_grad():
                     quantized(torch.randn(3, 2, 5))
                     quantized(torch.randn(3, 2, 5), lengths=torch.tensor([3, 1]))
+        with always_wide():
+            for dtype in (torch.float32, torch.float64):
+                for dropout in (0.5, 0.8):  # computes all of Eq. 1, or only a part
+                    _use(rru.RRU(3, 4, dtype=dtype, bidirectional=True, dropout=dropout), 6, dtype)
         for name in ("exp", "sigmoid", "tanh"):
             tensors = [torch.randn(9), torch.empty(9)]
             library.Function(name, torch.float32, {"size": 9})(library.memory_of(tensors))

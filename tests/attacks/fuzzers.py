@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rru.inference.trained import Trained, load
 from rru.report.gather import gather
 from rru.settings.ranges import Range
 from rru.training.checkpoint import Checkpoint, Checkpoints
-from tests.attacks.fuzzed_calls import fuzzed_call
+from tests.attacks.fuzzed_calls import always_wide, fuzzed_call
 from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs, fuzzed_use
 from tests.attacks.hostile import prepare
 from tests.attacks.test_fuzz import FORMATS, changed
@@ -248,7 +249,7 @@ def _layer(draw: random.Random) -> str:
         "num_layers": draw.randint(1, 2),
         "bidirectional": draw.random() < 0.3,
         "batch_first": draw.random() < 0.3,
-        "dropout": draw.choice((0.0, 0.0, 0.5)),
+        "dropout": draw.choice((0.0, 0.0, 0.5, 0.8)),
     }
     try:
         layer = variant.build(m, n, dtype=dtype, **options)
@@ -270,7 +271,8 @@ def _layer(draw: random.Random) -> str:
         layer.eval(), twin.eval()
     grad, rounded = draw.random() < 0.6, draw.random() < 0.2
     try:
-        with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16, enabled=rounded):
+        wide = always_wide() if draw.random() < 0.5 else nullcontext()
+        with wide, torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16, enabled=rounded):
             found = _run(layer, x, state, lengths, grad)
     except REFUSALS:
         return "layer, refused"

@@ -55,3 +55,19 @@ def test_an_infinite_gradient_reaches_its_row_alone():
     expected = torch.full((8, 5), 6.0)
     expected[6] = torch.inf
     assert torch.equal(over_steps(grads, values, False), expected)
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 7, 40, 131])
+def test_a_symmetric_product_is_computed_by_half(size, threads):
+    values, weights = torch.randn(5, 60, size, dtype=torch.float64), torch.rand(5, 60, 1, dtype=torch.float64)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = over_steps(values * weights, values, False, symmetric=True)
+    finally:
+        torch.set_num_threads(before)
+    wanted = torch.einsum("tbo,tbi->oi", values * weights, values)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    assert torch.equal(found, found.T)

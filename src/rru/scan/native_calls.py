@@ -10,7 +10,8 @@ from torch import Tensor
 from rru.scan import library
 from rru.scan.lengths import check_lengths
 from rru.scan.library import Function, memory_of
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan.native_cells import Room, RRUOptions, Shapes
+from rru.scan.native_wide import FORMS, is_wide
 
 _SMALL = (
     16_000_000  # steps x sequences x weights; below this, starting a thread or calling torch costs more than it saves
@@ -28,6 +29,13 @@ class ScanSpec(NamedTuple):
     autocast: torch.dtype | None = None  # the dtype of products, unless it is that of the weights
 
 
+def in_best_form(call: ScanSpec, x: Tensor, n: int, seed: Tensor | None) -> ScanSpec:
+    """Returns the call with the loops that are fastest: a wide RRU has its own."""
+    if call.kernel != "rru" or seed is None or call.autocast == torch.bfloat16:
+        return call
+    return call._replace(kernel="rru_wide") if is_wide(x, n, RRUOptions(*call.options), call.dropout) else call
+
+
 def scan_numbers(
     kernel: str,
     x_shape: Sequence[int],
@@ -41,7 +49,7 @@ def scan_numbers(
 ) -> dict[str, int]:
     """Returns the numbers that a scan takes, in the order in which native/scan.h and its cells read them."""
     steps, batch, m = x_shape
-    cell = NATIVE_CELLS[kernel]
+    cell = FORMS[kernel]
     return {
         "steps": steps,
         "batch": batch,
@@ -101,16 +109,20 @@ def _is_small(x: Tensor, weights: Sequence[Tensor]) -> bool:
     return x.shape[0] * x.shape[1] * sum(weight.numel() for weight in weights) < _SMALL
 
 
-def _allocate(like: Tensor, shapes: list[tuple[int, ...]], lengths: Tensor | None) -> list[Tensor]:
+def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None) -> list[Tensor]:
     """Returns a tensor for each shape. With lengths they are zeroed, because the loops skip steps past the end."""
-    return [like.new_zeros(shape) if lengths is not None else like.new_empty(shape) for shape in shapes]
+    rooms = [shape if isinstance(shape, Room) else Room(shape) for shape in shapes]
+    return [
+        like.new_zeros(shape, dtype=dtype) if whole and lengths is not None else like.new_empty(shape, dtype=dtype)
+        for shape, dtype, whole in rooms
+    ]
 
 
 def allocate_results(
     call: ScanSpec, x: Tensor, state: Sequence[Tensor], lengths: Tensor | None, save: bool
 ) -> list[Tensor]:
-    """Allocates [outputs, *saved, *last state] for the forward loop to write to."""
-    cell, n = NATIVE_CELLS[call.kernel], state[0].shape[1]
+    """Allocates [outputs, *saved, *last state] for the forward loop to write to. `call` must be in its best form."""
+    cell, n = FORMS[call.kernel], state[0].shape[1]
     known = cell.Options(*call.options)
     outputs = (*x.shape[:2], cell.numbers(n, known)["output_size"])
     saved = cell.saved(x, n, known) if save else []
@@ -128,8 +140,16 @@ def forward(
 ) -> list[Tensor]:
     """Returns [outputs (T, B, p), *saved, *last state]. With `save`, `saved` is what the backward pass needs."""
     check_lengths(lengths, x.shape[0])
+    call = in_best_form(call, x, state[0].shape[1], seed)
     results = allocate_results(call, x, state, lengths, save)
-    tensors = [*([] if lengths is None else [lengths]), x, *state, *weights, *results]
+    tensors = [
+        *([] if lengths is None else [lengths]),
+        x,
+        *state,
+        *weights,
+        *results,
+        *FORMS[call.kernel].derived(weights),
+    ]
     small = _is_small(x, weights)
     function = _function_for("forward", call, x, state[0].shape[1], lengths, seed, save, small, {})
     function(memory_of(tensors))
@@ -151,9 +171,11 @@ def backward(
 
     `saved` is what the forward pass returned for it. Without `wants_x`, the gradient of x is None.
     """
-    cell, n = NATIVE_CELLS[call.kernel], state[0].shape[1]
+    n = state[0].shape[1]
+    call = in_best_form(call, x, n, seed)
+    cell = FORMS[call.kernel]
     options = cell.Options(*call.options)
-    own = cell.backward_numbers(n, options, saved)
+    own = cell.backward_numbers(n, options, saved, wants_x)
     grad_state = [torch.empty_like(part) for part in state]
     left = _allocate(x, cell.left(x, n, options, own), lengths)
     read = [*([] if lengths is None else [lengths]), x, *state, *weights, *saved, *gradients]

@@ -5,6 +5,7 @@ The loops are in native/. Weight gradients are products over all steps, computed
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -12,7 +13,16 @@ from torch import Tensor
 
 from rru.scan.weight_gradients import by_input_and_state, over_steps
 
-Shapes = list[tuple[int, ...]]
+
+class Room(NamedTuple):
+    """A tensor to allocate, if it has another dtype than x or the loop writes only a part of it (`whole` is False)."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype | None = None
+    whole: bool = True
+
+
+Shapes = list[tuple[int, ...] | Room]
 
 
 # The options of each cell. C++ reads and checks them by these names. Do not change their order: graphs saved by
@@ -76,12 +86,16 @@ class NativeCell(ABC):
         """Returns the numbers that the loops read in addition to those of every scan. `n` is the hidden size."""
         return {"output_size": n, **options._asdict()}
 
+    def derived(self, weights: Sequence[Tensor]) -> list[Tensor]:
+        """Returns tensors that the forward loop needs besides the weights, made from them."""
+        return []
+
     @abstractmethod
     def saved(self, x: Tensor, n: int, options: Any) -> Shapes:
         """Returns the shapes of the tensors that the forward loop saves for the backward loop."""
 
-    def backward_numbers(self, n: int, options: Any, saved: list[Tensor]) -> dict[str, int]:
-        """Returns the numbers that only the backward loop reads."""
+    def backward_numbers(self, n: int, options: Any, saved: list[Tensor], wants_x: bool) -> dict[str, int]:
+        """Returns the numbers that only the backward loop reads. `wants_x`: whether x needs a gradient."""
         return {}
 
     @abstractmethod
@@ -137,22 +151,25 @@ class NativeRRU(NativeCell):
 
     def saved(self, x: Tensor, n: int, options: RRUOptions) -> Shapes:
         (steps, batch, m), g = x.shape, options.expanded_size
-        always: Shapes = [(steps, batch, m + n), (steps, batch, g), (steps, batch), (1,)]
+        always: Shapes = [(steps, batch, m + n), (steps, batch), (steps, batch, g), (1,)]
         middle = [(options.relu_layers - 1, steps, batch, g)] if options.relu_layers > 1 else []
         activated = [(steps, batch, n + options.output_size)] if options.activate_outputs else []
         return always + middle + activated
 
-    def backward_numbers(self, n: int, options: RRUOptions, saved: list[Tensor]) -> dict[str, int]:
+    def backward_numbers(self, n: int, options: RRUOptions, saved: list[Tensor], wants_x: bool) -> dict[str, int]:
         density = saved[3]  # the share of nonzeros in d
         return {"sparse": int(n + options.output_size >= self.sparse_from and density.item() < self.sparse_below)}
 
     def left(self, x: Tensor, n: int, options: RRUOptions, numbers: dict[str, int]) -> Shapes:
         steps, batch, _ = x.shape
         p, g, middle_layers = options.output_size, options.expanded_size, options.relu_layers - 1
-        always: Shapes = [(steps, batch, g), (steps, batch, n + p), (n,)]
+        always: Shapes = [(steps, batch, n + p), (n,), (steps, batch, g)]
         middle = [(middle_layers, steps, batch, g)] if middle_layers else []
         sparse = [(n, g), (p, g), *([(g, g)] if middle_layers else [])]
         return always + middle + (sparse if numbers["sparse"] else [(steps, batch, g)])
+
+    def input_gradient(self, weights: list[Tensor], left: list[Tensor]) -> Tensor:
+        return left[2] @ weights[0]
 
     def gradients(
         self,
@@ -164,11 +181,9 @@ class NativeRRU(NativeCell):
         bfloat16: bool,
     ) -> list[Tensor]:
         n, middle_layers = weights[1].shape[1], options.relu_layers - 1
-        xh, pre, _, _, *hidden = saved
-        grad_inner, grad_both, grad_kept, *rest = left
+        xh, _, pre, _, *hidden = saved
+        grad_both, grad_kept, grad_inner, *rest = left
         grad_middle = rest.pop(0).unbind() if middle_layers else ()
-        weight_c, bias_c = weights[3 + 2 * middle_layers :][:2]
-        z = weights[-1]
         sparse = len(rest) > 1
         if sparse:
             grad_c, grad_o, *grad_last = rest
@@ -176,7 +191,6 @@ class NativeRRU(NativeCell):
             (features,) = rest
             both = over_steps(grad_both, features, bfloat16)
             grad_c, grad_o = both[:n], both[n:]
-        bias = grad_both.sum((0, 1))  # (n + p,)
         middle: list[Tensor] = []
         for k, grad in enumerate(grad_middle):
             if sparse and k == middle_layers - 1:
@@ -184,13 +198,29 @@ class NativeRRU(NativeCell):
             else:
                 weight = over_steps(grad, pre.relu() if k == 0 else hidden[0][k - 1], bfloat16)
             middle += [weight, grad.sum((0, 1))]
-        # The gradient of Z sums c times its gradient. c is not saved, so this goes through the gradient of W^c.
-        grad_z = (weight_c.unsqueeze(1) @ grad_c.unsqueeze(2)).flatten() + bias_c * bias[:n]
-        share = torch.sigmoid(10 * weights[-2]) if options.scaled_residual else None
         return [
             *by_input_and_state(grad_inner, xh, x.shape[2], bfloat16),
             grad_inner.sum((0, 1)),
             *middle,
+            *self.outer_gradients(weights, options, grad_both, grad_kept, grad_c, grad_o),
+        ]
+
+    def outer_gradients(
+        self,
+        weights: list[Tensor],
+        options: RRUOptions,
+        grad_both: Tensor,
+        grad_kept: Tensor,
+        grad_c: Tensor,
+        grad_o: Tensor,
+    ) -> list[Tensor]:
+        """Returns the gradients of W^c, b^c, W^o, b^o, S and Z. `grad_c` still lacks the factor Z."""
+        n, (weight_c, bias_c), z = weights[1].shape[1], weights[1 + 2 * options.relu_layers :][:2], weights[-1]
+        bias = grad_both.sum((0, 1))  # (n + p,)
+        # The gradient of Z sums c times its gradient. c is not saved, so this goes through the gradient of W^c.
+        grad_z = (weight_c.unsqueeze(1) @ grad_c.unsqueeze(2)).flatten() + bias_c * bias[:n]
+        share = torch.sigmoid(10 * weights[-2]) if options.scaled_residual else None
+        return [
             grad_c.mul_(z.unsqueeze(1)),
             z * bias[:n],
             grad_o,
@@ -202,7 +232,7 @@ class NativeRRU(NativeCell):
     def small_gradients(
         self, weights: list[Tensor], options: RRUOptions, saved: list[Tensor], left: list[Tensor]
     ) -> tuple[dict[str, int], list[Tensor]] | None:
-        xh, pre, _, _, *hidden = saved
+        xh, _, pre, _, *hidden = saved
         middle_layers = options.relu_layers - 1
         if len(left) > 4 + bool(middle_layers):  # the loop has computed some of them already, skipping zeros
             return None

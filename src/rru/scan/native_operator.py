@@ -50,7 +50,9 @@ def _(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
-    return native_calls.allocate_results(ScanSpec(kernel, tuple(options), dropout, reverse), x, state, lengths, save)
+    call = ScanSpec(kernel, tuple(options), dropout, reverse, autocast=autocast)
+    call = native_calls.in_best_form(call, x, state[0].shape[1], seed)
+    return native_calls.allocate_results(call, x, state, lengths, save)
 
 
 @torch.library.custom_op("rru::native_backward", mutates_args=(), device_types="cpu")

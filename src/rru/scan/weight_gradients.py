@@ -9,10 +9,11 @@ from rru.scan import library
 from rru.scan.library import Function, memory_of
 
 
-def over_steps(gradient: Tensor, values: Tensor, bfloat16: bool) -> Tensor:
+def over_steps(gradient: Tensor, values: Tensor, bfloat16: bool, *, symmetric: bool = False) -> Tensor:
     """Returns a matrix gradient (out, in): gradient (T, B, out) times values (T, B, in), summed over T and B.
 
     With `bfloat16` both are rounded to bfloat16 and the sum is float32, if the processor has instructions for that.
+    `symmetric` says that the result is, which halves the work.
     """
     if bfloat16 and library.has_bfloat16_dots():
         return _rounded(gradient, values, 0)[1]
@@ -26,7 +27,7 @@ def over_steps(gradient: Tensor, values: Tensor, bfloat16: bool) -> Tensor:
         for tensor, step in zip(rows, strides, strict=True)
     ]
     result = torch.empty((out, size), dtype=gradient.dtype)
-    function = _dense_function(gradient.dtype, tokens, out, size, *strides, library.instruction_set)
+    function = _dense_function(gradient.dtype, tokens, out, size, symmetric, *strides, library.instruction_set)
     function(memory_of([*memory, result]))
     return result
 
@@ -56,7 +57,14 @@ def _rounded_function(tokens: int, rows: int, columns: int, split: int, instruct
 
 @functools.lru_cache(maxsize=1024)
 def _dense_function(
-    dtype: torch.dtype, tokens: int, out: int, size: int, grads_row: int, values_row: int, instruction_set: str
+    dtype: torch.dtype,
+    tokens: int,
+    out: int,
+    size: int,
+    symmetric: bool,
+    grads_row: int,
+    values_row: int,
+    instruction_set: str,
 ) -> Function:
-    numbers = {"tokens": tokens, "features": out, "columns": size, "grads_row": grads_row, "values_row": values_row}
-    return Function("dense_gradient", dtype, numbers)
+    shape = {"tokens": tokens, "features": out, "columns": size, "symmetric": int(symmetric)}
+    return Function("dense_gradient", dtype, shape | {"grads_row": grads_row, "values_row": values_row})
