@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +52,10 @@ def _draw(pen: Any, one: Forecast, top: int) -> None:
         x = LEFT + (WIDTH - LEFT - RIGHT) * step / max(last, 1)
         return x, top + HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low)
 
-    for value in np.linspace(low, high, 5).tolist():
+    for value in _round_values(low, high):
         x, y = at(0, value)
         pen.line([(x, y), (WIDTH - RIGHT, y)], fill=LINE)
-        pen.text((LEFT - 8, y - 6), f"{value:.4g}", fill=INK, anchor="ra")
+        pen.text((LEFT - 8, y - 6), f"{value:.6g}", fill=INK, anchor="ra")
     for step in (0, len(known) - 1, last):
         when = str(step + len(one.history) - len(known))
         if one.times is not None:
@@ -77,3 +78,10 @@ def _draw(pen: Any, one: Forecast, top: int) -> None:
         elif run:
             pen.line(run, fill=HISTORY, width=2) if len(run) > 1 else pen.point(run, fill=HISTORY)
             run = []
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Returns at most six round numbers from `low` to `high`."""
+    size = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= 5)
+    return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
