@@ -13,9 +13,12 @@ import pytest
 
 from rru import data
 from rru.data.verify import verify
+from rru.experiments.search.journal import LIMIT as journal_limit
+from rru.experiments.search.proposals import Proposals
 from rru.files import FileError
 from rru.inference.trained import load
 from rru.report.gather import gather
+from rru.settings.ranges import Range
 from rru.training import Run
 from rru.training.checkpoint import MODEL, pack, read_checkpoint
 from rru.training.records import ABOUT_LIMIT, about_data
@@ -119,6 +122,23 @@ class TestPickle:
         content = b"\x80\x02]q\0(" + filler * ((4 << 20) // len(filler))
         samples.write(tmp_path, "JSB Chorales.pickle", content)
         refused(lambda: prepare("jsb", tmp_path), data.DataError)
+
+
+class TestStudy:
+    @pytest.mark.parametrize("more", [0, 1])
+    def test_a_journal_of_the_largest_size(self, more, tmp_path):
+        ranges = {"optimiser.lr": Range(1e-4, 1e-2, True)}
+        Proposals(tmp_path, ranges, 0, False).extend(3)
+        journal = tmp_path / "study.journal"
+        begin = b'{"op_code":2,"worker_id":"a","study_id":0,"user_attr":{"a":['
+        room = journal_limit - journal.stat().st_size - len(begin) - 100
+        with journal.open("ab") as file:
+            file.write(begin + b"[]," * (room // 3 + 100 * more) + b"0]}}\n")
+
+        def read():
+            raise FileError(f"{len(Proposals(tmp_path, ranges, 0, False).trials())} trials")
+
+        assert refused(read, FileError).endswith(f"at most {journal_limit} are allowed" if more else "3 trials")
 
 
 class TestRunFolder:
