@@ -82,9 +82,10 @@ def forged(chorales, tmp_path):
         ({"budget": 10**15}, r"weight_x is \(\d+, 88\) of float32, should be \(\d+, 88\) of float32"),
         ({"budget": 10**400}, r"model\.budget must be a whole number at least 1, below 2\*\*63"),
         ({"num_layers": 10**9}, "num_layers must be a whole number at least 1 and at most 1000, got 1000000000"),
-        ({"relu_layers": 10**9}, "relu_layers is 1000000000, of 11 tensors"),
+        ({"relu_layers": 10**9}, "relu_layers must be a whole number at least 1 and at most 1000, got 1000000000"),
+        ({"relu_layers": 900}, "relu_layers is 900, of 11 tensors"),
         ({"output_size": 10**12}, "budget must be at least"),
-        ({"expansion": 1e300}, "Overflow"),
+        ({"expansion": 1e300}, "expansion must be a number above 0 and at most 10000"),
     ],
 )
 def test_settings_larger_than_the_weights_are_rejected_before_allocating(forged, settings, message):

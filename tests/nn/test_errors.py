@@ -25,9 +25,9 @@ CONSTRUCTOR = [
 RRU_CONSTRUCTOR = [
     ({"output_size": 0}, ValueError, "output_size must be a whole number at least 1, got 0"),
     ({"expansion": 0.05}, ValueError, "expansion must give at least one unit: .* is 0 for expansion=0.05"),
-    ({"expansion": -2.0}, ValueError, "expansion must be a number above 0, got -2.0"),
-    ({"expansion": float("inf")}, ValueError, "expansion must be a number above 0, got inf"),
-    ({"relu_layers": 0}, ValueError, "relu_layers must be a whole number at least 1, got 0"),
+    ({"expansion": -2.0}, ValueError, "expansion must be a number above 0 and at most 10000, got -2.0"),
+    ({"expansion": float("inf")}, ValueError, "expansion must be a number above 0 and at most 10000, got inf"),
+    ({"relu_layers": 0}, ValueError, "relu_layers must be a whole number at least 1 and at most 1000, got 0"),
     ({"rezero": "matrix"}, ValueError, "rezero must be 'vector' or 'scalar', got 'matrix'"),
     ({"normalize": "no"}, TypeError, "normalize must be true or false, got 'no'"),
     (
@@ -61,7 +61,7 @@ def test_constructor_of_the_rru(arguments, error, message):
 def test_constructors_of_the_rivals():
     with pytest.raises(ValueError, match="forget_bias must be a number, got inf"):
         rru.LSTM(3, 4, forget_bias=float("inf"))
-    with pytest.raises(ValueError, match="rounds must be a whole number at least 0, got -1"):
+    with pytest.raises(ValueError, match="rounds must be a whole number at least 0 and at most 1000, got -1"):
         rru.MogrifierLSTM(3, 4, rounds=-1)
     with pytest.raises(TypeError, match=r"rank must be a whole number at least 0, got 1\.5"):
         rru.MogrifierLSTM(3, 4, rank=1.5)

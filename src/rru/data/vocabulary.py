@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.streams import data_errors, read_file
+from rru.files import parse_json
 
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
 FILE_LIMIT = 1 << 26  # bytes
+MOST_VALUES = 1_600_000  # of vocabulary.json: a million tokens, of which some have commas
 
 _KINDS = ("words", "words and punctuation", "characters", "code points", "bytes")
 _TOKEN = re.compile(r"<\w+>|\w+(?:['\u2019-]\w+)*|[^\w\s]")
@@ -119,7 +121,7 @@ class Vocabulary:
         path = Path(path)
         data = read_file(path, FILE_LIMIT)
         with data_errors(path):
-            return cls.from_fields(json.loads(data), path)
+            return cls.from_fields(parse_json(data, MOST_VALUES), path)
 
     @classmethod
     def from_fields(cls, fields: Any, file: Path | str) -> "Vocabulary":

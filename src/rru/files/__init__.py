@@ -12,7 +12,7 @@ from rru.files.atomic import (
 )
 from rru.files.errors import Damaged, FileError, Locked, cannot_write
 from rru.files.locks import Lock, is_locked
-from rru.files.reading import MANIFEST, open_file, own_file, own_folder, read_file, read_folder
+from rru.files.reading import MANIFEST, open_file, own_file, own_folder, parse_json, read_file, read_folder
 from rru.files.walking import files_in, walk
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "open_file",
     "own_file",
     "own_folder",
+    "parse_json",
     "read_file",
     "read_folder",
     "sweep",

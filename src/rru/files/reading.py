@@ -6,12 +6,13 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rru.files.errors import Damaged, FileError
 
 MANIFEST = "manifest.json"
 MANIFEST_LIMIT = 1 << 20  # bytes
+MOST_VALUES = 1_000_000  # of a JSON file
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -33,6 +34,16 @@ def read_file(path: Path, limit: int) -> bytes:
         return file.read(os.fstat(file.fileno()).st_size)  # no more, if it still grows
 
 
+def parse_json(content: bytes, most: int = MOST_VALUES) -> Any:
+    """Parses JSON; raises ValueError if it is none, or may have more than `most` values: each takes up to 200 bytes.
+
+    Values are counted by the marks between them, those inside of texts included, before anything is parsed.
+    """
+    if sum(map(content.count, (b",", b"[", b"{"))) > most:
+        raise ValueError(f"has more than {most} values")
+    return json.loads(content)
+
+
 def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -> dict[str, bytes]:
     """Reads a folder that `write_folder` wrote with a manifest; raises `Damaged` if a file is missing or changed.
 
@@ -47,7 +58,7 @@ def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -
     if path.is_symlink():
         raise Damaged(f"{path}: must be a folder, is a link")
     try:
-        manifest = json.loads(read_file(path / MANIFEST, MANIFEST_LIMIT))
+        manifest = parse_json(read_file(path / MANIFEST, MANIFEST_LIMIT))
         known = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Damaged(f"{path / MANIFEST}: cannot be read ({error!r})") from error

@@ -21,7 +21,7 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from rru.files import Damaged, open_file, own_folder, read_folder, write_folder
+from rru.files import Damaged, open_file, own_folder, parse_json, read_folder, write_folder
 from rru.training.errors import RunError
 
 MODEL = "model.safetensors"
@@ -123,7 +123,7 @@ def read_checkpoint(path: Path, model: Mapping[str, Tensor] | None = None) -> Ch
             raise Damaged(f"{path / name}: missing from the manifest")
     tensors = unpack(files[_TENSORS], path / _TENSORS)
     try:
-        state = restore(json.loads(files[_TREE]), tensors)
+        state = restore(parse_json(files[_TREE]), tensors)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Damaged(f"{path / _TREE}: cannot be read ({error!r})") from error
     if not isinstance(state, dict):
@@ -167,7 +167,7 @@ def declared(file: Path) -> dict[str, str]:
             (length,) = struct.unpack("<Q", content.read(8))
             if length > HEADER_LIMIT:
                 raise ValueError(f"its header has {length} bytes; at most {HEADER_LIMIT} are allowed")
-            header = json.loads(content.read(length))
+            header = parse_json(content.read(length))
         header.pop("__metadata__", None)
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
         if size != 8 + length + end:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from rru.files import MANIFEST, Damaged, open_file, read_file
+from rru.files import MANIFEST, Damaged, open_file, parse_json, read_file
 from rru.settings import toml
 from rru.training.errors import RunError
 
@@ -117,7 +117,7 @@ def read_tables(folder: Path) -> toml.Tables:
 def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, Any] | None:
     """Returns the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
     try:
-        content = json.loads(read_file(path, limit))
+        content = parse_json(read_file(path, limit))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
