@@ -58,10 +58,10 @@ class PhaseTimer:
         self.seconds["python"] += time.perf_counter() - start - sum(self.seconds.values())
 
     def _timing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any) -> Any:
+        def timed(*arguments: Any, **named: Any) -> Any:
             start = time.perf_counter()
             try:
-                return function(*arguments)
+                return function(*arguments, **named)
             finally:
                 self.seconds[name] += time.perf_counter() - start
 
