@@ -9,6 +9,7 @@ import torch
 
 from rru import data, inference
 from rru.data import DataError
+from rru.inference.fans import picture
 from rru.inference.forecasting import places, table, write_forecasts
 from rru.settings import presets
 from rru.training import RunError, train_config
@@ -163,3 +164,9 @@ def test_the_report_gets_the_last_forecasts_of_the_test_part(trained):
     assert details["target"] == "load"
     assert len(fan["actual"]) == len(fan["quantiles"]) == 5
     assert torch.tensor(fan["quantiles"]).shape == (5, 5)
+
+
+@pytest.mark.parametrize("value", [0.0, 7.5, -3e-9, 1e30])
+def test_a_forecast_that_does_not_change_can_be_drawn(value):
+    one = inference.Forecast("", "load", np.full(30, value), np.full((4, 5), value), None)
+    assert picture([one]).startswith(b"\x89PNG")

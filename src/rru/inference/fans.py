@@ -45,7 +45,8 @@ def _draw(pen: Any, one: Forecast, top: int) -> None:
     horizon = len(one.quantiles)
     known = one.history[-max(SHOWN * horizon, LEAST_SHOWN) :]
     low, high = (float(edge(np.append(known[~np.isnan(known)], one.quantiles))) for edge in (np.min, np.max))
-    low, high = low - 0.05 * (high - low or 1), high + 0.05 * (high - low or 1)
+    margin = 0.05 * (high - low or abs(high) or 1.0)
+    low, high = low - margin, high + margin
     last = len(known) + horizon - 1
 
     def at(step: int, value: float) -> tuple[float, float]:
@@ -83,5 +84,5 @@ def _draw(pen: Any, one: Forecast, top: int) -> None:
 def _round_values(low: float, high: float) -> list[float]:
     """Returns at most six round numbers from `low` to `high`."""
     size = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= 5)
+    step = next((size * factor for factor in (1, 2, 5) if (high - low) / (size * factor) <= 5), size * 10)
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -59,9 +59,10 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
     """
     trained.check_kind("series", to="forecast")
     assert trained.config.data is not None  # every model of series has it
-    if path is None and not (path := Path(trained.config.data.path)).exists():
-        raise DataError(path, "is gone; give --data, a file with the series to go on from")
-    path = Path(path).expanduser()
+    trained_on = Path(trained.config.data.path)
+    if path is None and not trained_on.exists():
+        raise DataError(trained_on, "is gone; give --data, a file with the series to go on from")
+    path = trained_on if path is None else Path(path).expanduser()
     check_place(path)
     try:
         facts = SeriesFacts.of(trained.about)
