@@ -21,7 +21,8 @@ FILL = 0xA5
 
 def always_wide() -> AbstractContextManager[object]:
     """Makes RRUs with dropout use their wide form, whatever their size."""
-    return mock.patch.multiple(native_wide, LEAST_EXPANSION=0, LEAST_WIDTH=0, LEAST_TOKENS=0, MOST_EXTRA=1e9)
+    always = {"LEAST_WIDTH": 0, "LEAST_TOKENS": 0, "MOST_EXTRA": 1e9, "MOST_EXTRA_SELECTED": 1e9}
+    return mock.patch.multiple(native_wide, **always)
 
 
 @dataclass(frozen=True)

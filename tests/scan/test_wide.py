@@ -22,8 +22,8 @@ every_option = pytest.mark.parametrize("variant", [PLAIN, OTHER, UNSCALED], ids=
 def calls(monkeypatch):
     """Makes every RRU that can be wide, in a scan of at least 16 tokens. Lists the loops that run."""
     monkeypatch.setattr(native_wide, "MOST_EXTRA", 1e9)
+    monkeypatch.setattr(native_wide, "MOST_EXTRA_SELECTED", 1e9)
     monkeypatch.setattr(native_wide, "LEAST_WIDTH", 0)
-    monkeypatch.setattr(native_wide, "LEAST_EXPANSION", 0)
     monkeypatch.setattr(native_calls, "_SMALL", 0)  # so that several threads may run
     original, used = native_calls._function_for, []
 
@@ -207,7 +207,9 @@ def a_cell(hidden_size=300, expansion=7.0, **options):
         ({}, 3200, 0.9, True),
         ({}, 3200, 0.3, False),  # most of d may be live
         ({}, 300, 0.5, False),  # products of the weights alone would cost too much
-        ({"expansion": 2.0}, 100_000, 0.9, False),
+        ({"expansion": 2.0}, 2000, 0.5, False),  # the products with (m + n)^2 matrices would cost too much
+        ({"expansion": 2.0}, 2000, 0.75, True),  # but dropout saves more
+        ({"expansion": 1.2}, 100_000, 0.9, False),
         ({"output_size": 10, "hidden_size": 200}, 3200, 0.5, False),  # too small
         ({"relu_layers": 2}, 3200, 0.5, False),
         ({"normalize": False}, 3200, 0.5, False),

@@ -71,21 +71,23 @@ FORMS: dict[str, NativeCell] = NATIVE_CELLS | {"rru_wide": NativeWideRRU()}
 """All native scans by the name of their loops: those of cells, and the wide form of the RRU."""
 
 LEAST_DROPOUT = 0.45  # at most the other entries of d are live
-LEAST_EXPANSION = 2.5  # q = g / (m + n)
 LEAST_WIDTH = 256  # n + p; as for other products that skip zeros
 LEAST_TOKENS = 16  # T B, for which weights are packed
-MOST_EXTRA = 0.65  # see `is_wide`
+SELECT_ABOVE = 0.7  # the dropout above which Eq. 1 is computed only where dropout keeps it, as in native/rru_wide.h
+MOST_EXTRA, MOST_EXTRA_SELECTED = 0.6, 0.8  # see `is_wide`; up to SELECT_ABOVE, and above it
 
 
 def is_wide(x: Tensor, n: int, options: RRUOptions, dropout: float) -> bool:
     """Returns whether to run the wide form of an RRU. The thresholds were measured, see docs/performance.md.
 
-    Two products of Eq. 1's size become sparse, but four smaller ones come on top. Relative to Eq. 1's product over all
-    tokens, y and G take about (m + n) / g, and M and W G about (m + n) / (T B). The sum of both decides.
+    Two products of Eq. 1's size become sparse, or three above `SELECT_ABOVE`, but four smaller ones come on top.
+    Relative to Eq. 1's product over all tokens, y and G take about (m + n) / g, and M and W G about (m + n) / (T B).
+    The sum of both decides.
     """
     if dropout < LEAST_DROPOUT or options.relu_layers > 1 or not options.normalize:
         return False
     (steps, batch, m), g = x.shape, options.expanded_size
-    if g < LEAST_EXPANSION * (m + n) or n + options.output_size < LEAST_WIDTH or steps * batch < LEAST_TOKENS:
+    if n + options.output_size < LEAST_WIDTH or steps * batch < LEAST_TOKENS:
         return False
-    return (m + n) * (g + steps * batch) < MOST_EXTRA * g * steps * batch
+    most = MOST_EXTRA_SELECTED if dropout > SELECT_ABOVE else MOST_EXTRA
+    return (m + n) * (g + steps * batch) < most * g * steps * batch
