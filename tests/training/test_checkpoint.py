@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from rru.training import RunError
 from rru.training.checkpoint import Checkpoint, Checkpoints, flatten, pack, restore, unpack
 from rru.training.events import Notice
 from rru.training.run import Run
+from tests.patience import HANGS
 from tests.training.toy import outcome, train_in
 
 
@@ -151,6 +154,31 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 
     with pytest.raises(RunError, match=r"does not fit this model and optimiser: .*head\.weight"):
         train_in(tmp_path / "run", build=build)
+
+
+LITTLE_MEMORY = """
+import resource, torch
+from rru.training.checkpoint import pack
+tensors = {str(i): torch.zeros(1_000_000) for i in range(10)}  # 40 MB
+pack(tensors)  # allocates what the first call needs
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+for megabytes in (4, 20, 35, 45, 60, 75, 85, 110, 300):
+    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 10**6, resource.RLIM_INFINITY))
+    try:
+        print(len(pack(tensors)) > 40_000_000)
+    except MemoryError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told to run out of memory")
+def test_little_memory_is_an_error_and_never_ends_the_process():
+    ran = subprocess.run([sys.executable, "-c", LITTLE_MEMORY], capture_output=True, text=True, timeout=HANGS)
+    assert ran.returncode == 0, ran.stderr
+    *errors, last = ran.stdout.splitlines()
+    assert len(errors) == 8
+    assert set(errors) <= {"not enough memory to save 40000000 bytes", "True"}
+    assert errors[0] != last == "True"
 
 
 class PanicException(BaseException):

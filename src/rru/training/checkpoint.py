@@ -8,6 +8,7 @@ A run keeps its last two. Each is a folder such as `checkpoint/000012` with
 """
 
 import json
+import mmap
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from rru.training.errors import RunError
 MODEL = "model.safetensors"
 _TENSORS = "state.safetensors"
 _TREE = "state.json"
+PACKING = 32 << 20  # bytes that packing needs besides two copies of the tensors
 HEADER_LIMIT = 16 << 20  # bytes of the header of a safetensors file
 SLACK = 64 << 20  # bytes that a file may have beyond the tensors of its model
 STATE_FACTOR = 16  # largest state of a run, as a multiple of its model: optimisers keep two tensors for each
@@ -191,11 +193,12 @@ def pack(tensors: dict[str, Tensor]) -> bytes:
         memory = tensor.untyped_storage().data_ptr()
         apart[name] = tensor.clone() if memory in seen else tensor
         seen.add(memory)
+    size = sum(each.nbytes for each in apart.values())
     try:
+        mmap.mmap(-1, 2 * size + PACKING).close()  # safetensors copies twice, and ends the process if it gets no memory
         return safetensors.torch.save(apart)
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # safetensors panics if it gets no memory; not an Exception
-            size = sum(each.nbytes for each in apart.values())
+        if isinstance(error, OSError) or type(error).__name__ == "PanicException":  # of safetensors; not an Exception
             raise MemoryError(f"not enough memory to save {size} bytes") from None
         raise
 
