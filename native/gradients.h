@@ -1,5 +1,5 @@
 // The gradients of the weights and inputs of a small layer, from the tensors that its loops wrote, on one thread.
-// Large layers leave these products to torch: see scan/native_cells.py.
+// Large layers leave these products to torch: see scan/native_cell.py.
 #pragma once
 #include "arguments.h"
 #include "pointwise.h"

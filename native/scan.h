@@ -9,7 +9,7 @@
 //   step(worker, scratch)  runs one step, as products of all rows and functions of each row
 //   end(scratch, row)      copies the last state, or the gradient of the initial state, out of scratch
 //   finish(threads)        runs after the loop; does nothing by default
-// `run` runs a cell over time. The caller computes products over all steps: see scan/native_cells.py.
+// `run` runs a cell over time. The caller computes products over all steps: see scan/native_cell.py.
 #pragma once
 #include <deque>
 #include <memory>

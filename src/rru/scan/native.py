@@ -10,7 +10,8 @@ from rru.scan import native_calls, native_operator, reference
 from rru.scan.library import COMPUTED_IN
 from rru.scan.native_autograd import differentiate, remember
 from rru.scan.native_calls import ScanSpec
-from rru.scan.native_cells import NATIVE_CELLS, NativeCell
+from rru.scan.native_cell import NativeCell
+from rru.scan.native_cells import NATIVE_CELLS
 from rru.scan.recording import PLAIN, is_recorded
 from rru.scan.reference import State
 

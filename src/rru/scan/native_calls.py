@@ -10,7 +10,8 @@ from torch import Tensor
 from rru.scan import library
 from rru.scan.lengths import check_lengths
 from rru.scan.library import Function, memory_of
-from rru.scan.native_cells import Room, RRUOptions, Shapes
+from rru.scan.native_cell import Room, Shapes
+from rru.scan.native_rru import RRUOptions
 from rru.scan.native_wide import FORMS, is_wide
 
 _SMALL = (

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rru.scan.native_cells import NATIVE_CELLS, NativeCell, NativeRRU, Room, RRUOptions, Shapes
+from rru.scan.native_cell import NativeCell, Room, Shapes
+from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan.native_rru import NativeRRU, RRUOptions
 from rru.scan.weight_gradients import over_steps
 
 
