@@ -9,7 +9,7 @@ from markupsafe import Markup
 from rru.report import descriptions, formatting, svg
 from rru.report.results import Section
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 540, 330, 66, 14, 14, 52
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 540, 330, 80, 14, 14, 52
 MARGIN = 6  # how far outside its frame a line may be drawn
 ROOM = 0.85
 """The share of values that sets the vertical range; including the first epochs would flatten the rest."""
@@ -136,8 +136,8 @@ def axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
     parts.append(svg.element("path", d=f"M{LEFT} {bottom}H{WIDTH - RIGHT}", class_="axis"))
     parts.append(svg.element("text", across, x=(LEFT + WIDTH) / 2, y=HEIGHT - 10, text_anchor="middle"))
     middle = (TOP + bottom) / 2
-    turn = f"rotate(-90 18 {middle})"
-    parts.append(svg.element("text", upwards, x=18, y=middle, text_anchor="middle", transform=turn))
+    turn = f"rotate(-90 16 {middle})"
+    parts.append(svg.element("text", upwards, x=16, y=middle, text_anchor="middle", transform=turn))
     return parts
 
 
