@@ -282,6 +282,9 @@ def _layer(draw: random.Random) -> str:
     with torch.set_grad_enabled(grad):
         wanted = _run(twin, x, state, lengths, grad)
     loose = 1e-2 if dtype == torch.float32 else 1e-6
+    if not all(part.isfinite().all() for part in wanted):  # gradients may be NaN elsewhere then: docs/performance.md
+        forward = len(wanted) - grad * len(list(layer.parameters()))
+        found, wanted = found[:forward], wanted[:forward]
     for one, other in zip(found, wanted, strict=True):
         scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
         torch.testing.assert_close(one, other, rtol=loose, atol=loose * scale, equal_nan=True)
