@@ -1,17 +1,17 @@
 """Makes the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
 
 `docs/results/runs` holds the files of runs (settings, environment, epochs, result; no weights). From them come
-`docs/results/report.html` and `report.md`, and the tables between `<!-- table1 -->` marks in README.md and
+`docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in README.md and
 docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the paper's settings
-and of the preset `best` that have begun in another folder.
+and of the preset `best` that have begun in other folders, and every run whose own folder is given.
 """
 
 import argparse
 import os
-import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import median
 
 from rru import data, report
 from rru.report.gather import FoundRun, gather
@@ -23,15 +23,18 @@ ROOT = Path(__file__).parents[1]
 RUNS = Path("docs/results/runs")
 PRESETS = ("paper", "best")
 TABLE = "table1"
+JOINT = "joint"
+RNN_NADE = {"jsb": "5.19", "nottingham": "2.31", "musedata": "5.60", "piano-midi": "7.05"}
+"""Test NLL of RNN-NADE (Boulanger-Lewandowski, Bengio and Vincent, 2012)."""
 
 
 def main() -> None:
     """Adds runs if asked to, and writes every page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--add", type=Path, metavar="FOLDER", help="first copy the runs of this folder")
+    parser.add_argument("--add", type=Path, nargs="+", metavar="FOLDER", default=[], help="first copy runs from here")
     given = parser.parse_args()
-    for run in gather([given.add] if given.add else []):
-        if preset_of(run) in PRESETS and run.epochs:
+    for run in gather(given.add):
+        if run.epochs and (preset_of(run) in PRESETS or run.folder in given.add):
             add(run, ROOT / RUNS)
     for document, text in pages().items():
         document.write_text(text, encoding="utf-8")
@@ -50,15 +53,21 @@ def add(run: FoundRun, place: Path) -> None:
 
 def pages() -> dict[Path, str]:
     """Returns the documents with their tables made again."""
-    sections = table1(build([ROOT / RUNS]))
-    tables = {ROOT / "README.md": short_table(sections), ROOT / "docs/results.md": long_table(sections)}
-    return {document: replaced(document.read_text(encoding="utf-8"), table) for document, table in tables.items()}
+    found = build([ROOT / RUNS])
+    sections = table1(found)
+    tables = {
+        "README.md": {TABLE: short_table(sections)},
+        "docs/results.md": {TABLE: long_table(sections), JOINT: joint_table(found)},
+    }
+    return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), each) for name, each in tables.items()}
 
 
-def replaced(text: str, table: Iterable[str]) -> str:
-    """Returns a document with another table between its marks."""
-    lines = "\n".join(["<!-- table1 -->", *table, "<!-- end -->"])
-    return re.sub(r"<!-- table1 -->\n.*?<!-- end -->", lambda _: lines, text, flags=re.DOTALL)
+def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
+    """Returns a document with other tables between its marks."""
+    for name, table in tables.items():
+        before, rest = text.split(f"<!-- {name} -->\n")
+        text = "\n".join([f"{before}<!-- {name} -->", *table, rest[rest.index("<!-- end -->") :]])
+    return text
 
 
 def table1(found: Report) -> list[Section]:
@@ -120,6 +129,30 @@ def cells_of(section: Section, point: Point) -> list[str]:
         epochs,
         f"{point.parameters:,}",
         str(len(counted)),
+    ]
+
+
+def joint_table(found: Report) -> list[str]:
+    """Returns the results of the preset `best`: medians over seeds, beside RNN-NADE."""
+    names = ("task", "cell and output", "test NLL", "averaged over frames", "validation", "epochs", "test of each seed")
+    rows = head([*names, "RNN-NADE"])
+    for section in found.sections.get("best", ()):
+        ended = [point for point in section.points if point.tests and section.shows == "table"]
+        for number, point in enumerate(ended):
+            task, theirs = ("", "") if number else (data.data_set(section.task).title, RNN_NADE.get(section.task, ""))
+            rows.append(row(task, [*joint_cells(point), theirs]))
+    return rows
+
+
+def joint_cells(point: Point) -> list[str]:
+    """Returns the columns of one cell with a joint output."""
+    runs = [run for run in point.runs if run.counts]
+    scores = [(run.scores["nll"], run.scores["nll_per_frame"], run.validation or 0.0) for run in runs]
+    return [
+        point.line,
+        *(f"{median(values):.3f}" for values in zip(*scores, strict=True)),
+        ", ".join(f"{run.epochs} ({run.best_epoch})" for run in runs),
+        ", ".join(f"{test:.3f}" for test in point.tests.values()),
     ]
 
 
