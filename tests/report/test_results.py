@@ -12,6 +12,7 @@ from rru.experiments import plans
 from rru.report.gather import gather
 from rru.report.identify import line_of, origin, preset_of
 from rru.report.results import build
+from rru.report.tables import tables
 from rru.settings import presets
 from tests import own_files
 from tests.report.samples import preset, write_run
@@ -209,6 +210,16 @@ def test_joint_outputs_are_lines_of_their_own_and_never_beside_the_papers_number
     said = text_of(page(tmp_path))
     assert "7.85 paper 7.72" in said
     assert "4.57 paper" not in said
+
+
+def test_columns_of_a_table_fit_though_an_output_was_run_on_one_task_only(tmp_path):
+    write_run(tmp_path / "runs", preset("nottingham", "rru", "best"), 1.98)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "best", 0, "output=chain", "output_units=none"), 6.1)
+    (table,) = tables(build([tmp_path / "runs"]).sections["best"])
+    for row, tests in zip(table.rows, ({"RRU, nade": 4.57, "RRU, chain": 6.1}, {"RRU, nade": 1.98}), strict=True):
+        assert [entry.point.line for entry in row.entries] == table.lines
+        assert {entry.point.line: entry.point.test for entry in row.entries if entry.point.test} == tests
 
 
 def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):

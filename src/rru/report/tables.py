@@ -88,10 +88,7 @@ def tables(sections: Sequence[Section]) -> list[ResultsTable]:
     for section in sections:
         if section.shows == "table":
             by_plan.setdefault(section.name, []).append(section)
-    return [
-        ResultsTable(name, found[0].preset, found[0].title, list(found[0].lines), [_row(section) for section in found])
-        for name, found in by_plan.items()
-    ]
+    return [_table(name, found) for name, found in by_plan.items()]
 
 
 def rankings(sections: Mapping[str, Sequence[Section]]) -> list[Row]:
@@ -102,14 +99,22 @@ def rankings(sections: Mapping[str, Sequence[Section]]) -> list[Row]:
     return [row for row in rows if len(row.ranking) > 1]
 
 
-def _row(section: Section) -> Row:
+def _table(name: str, found: Sequence[Section]) -> ResultsTable:
+    lines = list(dict.fromkeys(line for section in found for line in section.lines))
+    return ResultsTable(name, found[0].preset, found[0].title, lines, [_row(section, lines) for section in found])
+
+
+def _row(section: Section, lines: Sequence[str]) -> Row:
+    """Return the row of a task, with an empty entry for each line that only other tasks have."""
     of_paper, verdict = paper().get(section.name, {}).get(section.task, {}), section.verdict
+    config, known = section.points[0].config, section.lines
     entries = [
-        Comparison(point, of_paper.get(point.line), verdict.shown and point.line == verdict.best)
-        for point in section.points
+        Comparison(point, of_paper.get(line), verdict.shown and line == verdict.best)
+        for line in lines
+        for point in known.get(line, [Point(line, config.model.cell, {}, config, ())])
     ]
     said = f"{verdict.best}: {verdict.reason}" if verdict.best else verdict.reason or formatting.NONE
     there = sum(entry.point.test is not None for entry in entries)
-    if verdict.best and there < len(entries):
-        said = f"{said} ({there} of {len(entries)} have a result)"
+    if verdict.best and there < len(section.points):
+        said = f"{said} ({there} of {len(section.points)} have a result)"
     return Row(section.subject, section.preset, section.metric, entries, said, section.progress)
