@@ -217,6 +217,7 @@ def test_columns_of_a_table_fit_though_an_output_was_run_on_one_task_only(tmp_pa
     write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
     write_run(tmp_path / "runs", preset("jsb", "rru", "best", 0, "output=chain", "output_units=none"), 6.1)
     (table,) = tables(build([tmp_path / "runs"]).sections["best"])
+    assert table.lines == ["RRU, nade", "RRU, chain", "GRU, nade", "LSTM, nade", "Mogrifier LSTM, nade"]
     for row, tests in zip(table.rows, ({"RRU, nade": 4.57, "RRU, chain": 6.1}, {"RRU, nade": 1.98}), strict=True):
         assert [entry.point.line for entry in row.entries] == table.lines
         assert {entry.point.line: entry.point.test for entry in row.entries if entry.point.test} == tests

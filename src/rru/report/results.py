@@ -245,6 +245,9 @@ def _section(plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: M
         return tuple(sorted(groups.get(key, []), key=lambda run: run.seed or 0))
 
     points = [Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()]
-    begun = {point.config.task.output for point in points if point.runs}  # an output that nobody has run is not missing
-    shown = tuple(point for point in points if point.config.task.output in begun)
+    begun = {point.config.task.output for point in points if point.runs}
+    output = next(point.config.task.output for point in points if point.config.task.output in begun)
+    shown = tuple(
+        point for point in points if point.runs or point.config.task.output == output
+    )  # other outputs are extras
     return Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, shown)
