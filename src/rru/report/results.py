@@ -247,7 +247,6 @@ def _section(plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: M
     points = [Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()]
     begun = {point.config.task.output for point in points if point.runs}
     output = next(point.config.task.output for point in points if point.config.task.output in begun)
-    shown = tuple(
-        point for point in points if point.runs or point.config.task.output == output
-    )  # other outputs are extras
+    # Of other outputs, those that nobody has run are not missing.
+    shown = tuple(point for point in points if point.runs or point.config.task.output == output)
     return Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, shown)
