@@ -147,7 +147,7 @@ def joint_table(found: Report) -> list[str]:
 def joint_cells(point: Point) -> list[str]:
     """Returns the columns of one cell with a joint output."""
     runs = [run for run in point.runs if run.counts]
-    scores = [(run.scores["nll"], run.scores["nll_per_frame"], run.validation or 0.0) for run in runs]
+    scores = [(run.scores["nll"], run.scores["nll_per_frame"], run.validation) for run in runs if run.validation]
     return [
         point.line,
         *(f"{median(values):.3f}" for values in zip(*scores, strict=True)),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import rru
-from rru import data, tasks
+from rru import data
 from rru.experiments.search.proposals import Proposals
 from rru.files import FileError
 from rru.inference.export import export
@@ -25,6 +25,7 @@ from tests.attacks.fuzzed_folders import fuzzed_own_data, fuzzed_runs, fuzzed_us
 from tests.attacks.hostile import prepare
 from tests.attacks.test_fuzz import FORMATS, changed
 from tests.attacks.test_midi import OFF, ON, file
+from tests.attacks.used import untrained
 from tests.data import samples
 from tests.report.samples import preset, write_run
 from tests.variants import NATIVE, randomize, state_parts
@@ -142,15 +143,7 @@ def _export(folder: Path) -> Fuzzer:
     vocabulary = data.Vocabulary.of("abcdefgh", "characters")
     kept: list[dict[str, bytes]] = []
     for config, words in ((preset("jsb", name="smoke"), None), (preset("ptb-chars", name="smoke"), vocabulary)):
-        model = tasks.model(
-            config.kind,
-            config.model.cell,
-            config.model.arguments,
-            config.model.budget,
-            tokens=words and len(words),
-            **config.task.model_arguments,
-        )
-        trained = Trained(folder, config, model, words, {}, None, None)
+        trained = Trained(folder, config, untrained(config, words), words, {}, None, None)
         export(trained, folder / config.kind, "safetensors")
         kept.append({path.name: path.read_bytes() for path in sorted((folder / config.kind).iterdir())})
 

@@ -1,16 +1,18 @@
 """Small models of every kind of own data, their exports, and the commands that use them; for forging their files."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from torch import nn
 from typer.testing import CliRunner
 
 from rru import data, tasks
 from rru.cli.commands import app
 from rru.inference.export import export
 from rru.inference.trained import load
-from rru.settings import presets
+from rru.settings import Config, presets
 from rru.training import Run
 from rru.training.records import ABOUT_DATA
 from tests import own_files
@@ -18,6 +20,19 @@ from tests.attacks.forging import Forgery, forgeries
 
 SERIES = {"target": "load", "horizon": 3, "id": "place", "columns": "price", "known": "sale", "calendar": True}
 SHORT = ["--length", "3"]
+
+
+def untrained(config: Config, vocabulary: data.Vocabulary | None, about: Mapping[str, Any] | None = None) -> nn.Module:
+    """Returns the model of a config as it is before training."""
+    return tasks.model(
+        config.kind,
+        config.model.cell,
+        config.model.arguments,
+        config.model.budget,
+        tokens=vocabulary and len(vocabulary),
+        about=about,
+        **config.task.model_arguments,
+    )
 
 
 def _series(path: Path) -> Path:
@@ -95,16 +110,7 @@ class Used:
             (self.run / ABOUT_DATA).write_text(json.dumps(about))
         if vocabulary is not None:
             vocabulary.save(self.run / "vocabulary.json")
-        model = tasks.model(
-            config.kind,
-            config.model.cell,
-            config.model.arguments,
-            config.model.budget,
-            tokens=vocabulary and len(vocabulary),
-            about=about,
-            **config.task.model_arguments,
-        )
-        run.save_best(1, model.state_dict(), {"epoch": 1})
+        run.save_best(1, untrained(config, vocabulary, about).state_dict(), {"epoch": 1})
         export(load(self.run), self.exported, "safetensors")
 
     @property

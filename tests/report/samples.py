@@ -1,11 +1,24 @@
-"""Run folders as training leaves them, made up in no time."""
+"""Run folders as training leaves them, made up in no time, and the page of them."""
 
 import json
+import re
 
+from rru import report
 from rru.experiments import plans
 from rru.settings import presets, toml
 from rru.tasks import metric_of
 from rru.training import run_folder
+
+
+def page(tmp_path, **files):
+    """The page of the runs below a folder."""
+    report.write([tmp_path / "runs"], tmp_path / "page.html", **files)
+    return (tmp_path / "page.html").read_text()
+
+
+def text_of(html):
+    """A page's text, without its elements."""
+    return " ".join(re.sub(r"<[^>]*>", " ", html.partition("<main")[2].partition("<script")[0]).split())
 
 
 def result_of(config, test, **changes):

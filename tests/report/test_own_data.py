@@ -1,0 +1,59 @@
+"""Runs on a user's own data: their tables, lines and advice on the page."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rru import data
+from rru.settings import presets
+from tests import own_files
+from tests.report.samples import page, text_of, write_run
+
+
+@pytest.fixture
+def own_run(tmp_path, monkeypatch):
+    """Returns a function that writes a finished run on own data."""
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+
+    def write(test, path, cell="rru", **options):
+        own = data.from_path(path, **options)
+        folder = write_run(tmp_path / "runs", presets.load(own, cell), test)
+        (folder / "data.json").write_text(json.dumps(own.about))
+        return folder
+
+    return write
+
+
+def test_a_file_read_in_two_ways_is_never_one_table(tmp_path, own_run):
+    file = own_files.text(tmp_path / "novel.txt")
+    own_run(2.5, file)
+    own_run(2.75, file, "lstm")
+    own_run(120.0, file, by="words")
+    own_run(130.0, file, by="words", vocabulary=50)
+    said = text_of(page(tmp_path))
+    assert "Results: novel.txt (by characters). Test score" in said
+    assert "novel.txt (by characters) BPC, lower is better 2.50 2.75 RRU:" in said
+    assert "novel.txt (by words) perplexity, lower is better 120.00" in said
+    assert "novel.txt (by words, vocabulary=50) perplexity, lower is better 130.00" in said
+    assert said.count("Results: ") == 3
+
+
+def test_other_inputs_of_a_series_are_other_lines_of_its_table(tmp_path, own_run):
+    file = tmp_path / "energy.csv"
+    days = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
+    file.write_text("day,load\n" + "".join(f"{day},{5 + n % 7 + n / 100}\n" for n, day in enumerate(days)))
+    for test, options in ((0.8, {}), (0.7, {"calendar": True}), (0.6, {"horizon": 2})):
+        own_run(test, file, **{"target": "load", "horizon": 4, **options})
+    said = text_of(page(tmp_path))
+    assert "task RRU RRU, calendar=true best energy.csv (horizon=4) MASE, lower is better 0.80 0.70" in said
+    assert "energy.csv (horizon=2) MASE, lower is better 0.60" in said
+
+
+def test_runs_on_own_music_say_how_to_get_a_piano_roll_onto_the_page(tmp_path, own_run):
+    folder = own_run(7.0, own_files.pieces(tmp_path / "midi"))
+    advice = "to see and hear a piece here: rru compose"
+    assert advice in text_of(page(tmp_path))
+    (folder / "music").mkdir()
+    (folder / "music" / "piece.png").write_bytes(b"png")
+    assert advice not in text_of(page(tmp_path))
