@@ -75,6 +75,13 @@ def test_code_runs_and_gives_the_shapes_and_numbers_its_comments_claim(block):
         assert names[target] == int(number)
 
 
+@pytest.mark.parametrize("module", ["nn", "data", "inference", "report"])
+def test_a_process_that_imports_only_the_package_finds_the_modules_of_the_documents(module):
+    text = "".join(document.read_text() for document in DOCUMENTS)
+    (name, *_) = re.findall(rf"\brru\.{module}\.(\w+)", text)
+    subprocess.run([sys.executable, "-c", f"import rru; rru.{module}.{name}"], check=True)
+
+
 @pytest.mark.parametrize("arguments", COMMANDS)
 def test_every_command_has_the_options_shown(arguments):
     group = typer.main.get_command(app)

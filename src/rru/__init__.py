@@ -55,7 +55,7 @@ _OF_INFERENCE = ("fit", "load", "stream")  # the layers need none of what infere
 
 def __getattr__(name: str) -> Any:
     """Import what a public name needs when it is first used: torch takes seconds, and the command starts without it."""
-    if name in ("nn", "data"):
+    if name in ("nn", "data", "inference", "report"):
         return importlib.import_module(f"rru.{name}")
     if name == "__version__":
         from importlib.metadata import version  # imports much, before the command can handle Ctrl-C

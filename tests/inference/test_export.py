@@ -217,6 +217,16 @@ def test_the_code_on_the_card_runs(chorales, chorales_in_onnx, tmp_path, monkeyp
     torch.testing.assert_close(found, expected[-1] if form == "onnx" else expected, rtol=0, atol=1e-5)
 
 
+def test_the_card_of_an_exported_program_imports_what_a_new_process_needs(chorales, tmp_path):
+    trained = load(chorales)
+    export(trained, tmp_path / "model", "torch-export")
+    (code,) = re.findall("```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.DOTALL)
+    torch.save(inputs_for(trained, 5, 2), tmp_path / "inputs.pt")
+    code = code.replace("(inputs)", f"(torch.load({str(tmp_path / 'inputs.pt')!r}))") + "print(tuple(logits.shape))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "model", capture_output=True, text=True)
+    assert done.stdout == "(5, 2, 88)\n", done.stderr
+
+
 @pytest.fixture(scope="module", params=["chain", "nade"])
 def chords(request, untrained_run):
     """A trained model with the output nade, and one with the output chain and random weights."""

@@ -119,6 +119,15 @@ def test_closing_twice_in_one_call_is_closing():
     assert stream.step(["b", "c", "d"], torch.zeros(3, 3)).shape == (3, 8)
 
 
+def test_sessions_opened_in_inference_mode_go_on_outside_it():
+    layer = rru.GRU(3, 8).eval()
+    with torch.inference_mode():
+        stream = rru.stream(layer)
+        stream.open(["a", "b"])
+    x = torch.randn(2, 3)
+    assert_same(stream.step(["a", "b"], x), layer(x[None])[0][0].detach())
+
+
 def test_models_that_cannot_stream():
     with pytest.raises(ValueError, match="unidirectional"):
         rru.stream(rru.GRU(3, 8, bidirectional=True).eval())

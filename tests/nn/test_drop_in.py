@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -108,10 +109,11 @@ def test_lengths_may_be_any_integers(variant):
     x = torch.randn(5, 3, 3).double()
     wanted = layer(x, lengths=torch.tensor([5, 2, 3]))[0]
     strided = torch.tensor([5, 9, 2, 9, 3])[::2]
-    for lengths in (strided, strided.to(torch.int32), strided.to(torch.uint8), [5, 2, 3]):
+    for lengths in (strided, strided.to(torch.int32), strided.to(torch.uint8), [5, 2, 3], np.array([5, 2, 3])):
         assert_same(layer(x, lengths=lengths)[0], wanted)
     assert_same(layer(x[:, 1], lengths=torch.tensor(2))[0], wanted[:, 1])  # a single sequence's
-    assert layer(x[:, :0], lengths=torch.tensor([], dtype=torch.int64))[0].shape == (5, 0, layer.output_size)
+    for none in (torch.tensor([], dtype=torch.int64), [], np.array([])):
+        assert layer(x[:, :0], lengths=none)[0].shape == (5, 0, layer.output_size)
 
 
 @every_cell

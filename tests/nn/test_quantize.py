@@ -11,7 +11,7 @@ from torch import nn
 import rru
 from rru.scan import library
 from tests.scan.case import using
-from tests.variants import VARIANTS, Variant, randomize, state_parts
+from tests.variants import VARIANTS, Variant, assert_same, randomize, state_parts
 
 pytestmark = pytest.mark.skipif(not library.BUILT, reason="the native library is not built")
 
@@ -117,6 +117,14 @@ def test_it_can_be_copied_saved_and_loaded():
         assert torch.equal(duplicate(x)[0], wanted)
 
 
+def test_the_initial_state_is_a_copy():
+    cell = rru.quantize(rru.RRUCell(13, 21))
+    (first,) = cell.initial_state(1)
+    wanted = first.clone()
+    first.zero_()
+    assert_same(cell.initial_state(1)[0], wanted)
+
+
 def test_zero_rows_and_zero_inputs_are_exact():
     layer = rru.LSTM(4, 3)
     with torch.no_grad():
@@ -144,6 +152,10 @@ class TestErrors:
     def test_training(self):
         with pytest.raises(RuntimeError, match="a quantized RRUCell cannot be trained: train the float model"):
             self.layer.train()
+
+    def test_conversion(self):
+        with pytest.raises(TypeError, match="a quantized LSTM cannot be converted: convert the float layer"):
+            rru.quantize(rru.LSTM(3, 4)).to_torch()
 
     def test_gradients(self):
         with pytest.raises(RuntimeError, match="a quantized layer has no gradients: train the float model"):

@@ -297,3 +297,16 @@ def test_functional_transforms(variant):
     layer(x)[0].square().sum().backward()
     for name, parameter in layer.named_parameters():
         assert_same(per_sequence[name].sum(0), parameter.grad)
+
+
+@every_variant
+def test_a_replica_of_data_parallel_computes_the_same(variant):
+    """It has no parameters: torch sets copies of them as plain attributes."""
+    layer, x = variant.build(3, 4), torch.randn(5, 2, 3, dtype=torch.float64)
+    replicas = {module: module._replicate_for_data_parallel() for module in layer.modules()}
+    for module, replica in replicas.items():
+        replica._modules = {name: replicas[child] for name, child in module._modules.items()}
+        for name, weight in module._parameters.items():
+            setattr(replica, name, weight.clone())
+    assert not list(replicas[layer].parameters())
+    assert_same(replicas[layer](x)[0], layer(x)[0])

@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -97,6 +99,13 @@ def test_a_pair_cannot_be_unpacked_from_one_state(options):
         _h, _c = layer(x)[1]
     with one_state:
         _, (_h, _c) = encoder(x)
+
+
+def test_a_pair_cannot_be_unpacked_at_the_top_of_a_script_either(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import torch, rru\n_, (h, c) = rru.RRU(3, 4, 2)(torch.randn(5, 2, 3))\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 1 and "TypeError: RRU has one state, not a pair (h, c)" in done.stderr
 
 
 def test_a_state_can_be_taken_apart_in_other_ways():

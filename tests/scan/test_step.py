@@ -281,3 +281,14 @@ def test_what_cannot_be_run_step_by_step():
         rru.GRU(3, 8, 2).stepper()(torch.zeros(4, 3), torch.zeros(1, 4, 8))
     with pytest.raises(ValueError, match="input must have input_size=3 features, got 5"):
         rru.GRU(3, 8).stepper()(torch.zeros(4, 5))
+
+
+def test_a_stepper_checks_the_form_of_input_and_state():
+    layer, x = rru.GRU(3, 8), torch.zeros(4, 3)
+    state = layer.stepper()(x)[1]
+    with pytest.raises(TypeError, match="state of GRUCell must be h, got 2 values"):
+        layer.stepper()(x, (state, state))
+    with pytest.raises(TypeError, match="state of LSTMCell must be h and c, got 1 values"):
+        rru.LSTM(3, 8).stepper()(x, state)
+    with pytest.raises(ValueError, match=r"input must be \(batch, input_size\), got shape \(3,\)"):
+        layer.stepper()(x[0])

@@ -231,3 +231,9 @@ def test_other_live_entries_than_the_forward_pass_saved_are_an_error():
     saved[1].data.view(-1)[5] = -1
     with pytest.raises(RuntimeError, match="the live entries of d are not those of the forward pass"):
         outputs.sum().backward()
+
+
+def test_the_default_device_of_new_tensors_does_not_matter():
+    layer, x = rru.RRU(8, 128, expansion=8.0, dropout=0.5), torch.randn(10, 32, 8)
+    with torch.device("meta"):
+        assert layer(x)[0].isfinite().all()

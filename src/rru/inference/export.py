@@ -82,7 +82,7 @@ def _onnx(trained: Trained) -> dict[str, bytes]:
 def _npz(tensors: Mapping[str, Tensor]) -> bytes:
     content = io.BytesIO()
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-    np.savez(content, allow_pickle=False, **arrays)
+    np.savez(content, **arrays)
     return content.getvalue()
 
 
@@ -118,7 +118,7 @@ for x in inputs:
     state = dict(zip(state, after))
 """,
     "torch-export": """import torch
-import rru  # has the operator that the program calls
+import rru.nn  # has the operator that the program calls
 
 logits, state = torch.export.load("model.pt2").module()(inputs)
 """,
@@ -156,7 +156,7 @@ for x in inputs:
 chords = np.stack([sample(each) for each in conditions])  # (batch, 88): the next step; feed it back to compose on
 """,
     "torch-export": """import torch
-import rru  # has the operator that the program calls
+import rru.nn  # has the operator that the program calls
 
 conditions, state = torch.export.load("model.pt2").module()(inputs)
 """,

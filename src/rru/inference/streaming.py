@@ -129,6 +129,7 @@ class Stream:
             raise KeyError(f"session {session!r} is not open")
         return self._places[session]
 
+    @torch.inference_mode(False)  # a tensor made in inference mode could not be written outside it
     def _make_room(self, wanted: int) -> None:
         """Grows the pool if fewer than `wanted` places are free; at least doubles it, so that it rarely grows."""
         before = len(self._pool[0])
@@ -139,6 +140,7 @@ class Stream:
         self._pool = tuple(torch.cat([part, part.new_zeros(more, *part.shape[1:])]) for part in self._pool)
         self._free += range(before, before + more)
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def _initial(self, batch: int) -> State:
         """Returns the initial state of `batch` sessions, (B, layers, n) for each part."""

@@ -222,7 +222,9 @@ class Cell(nn.Module, ABC):
     def some_weight(self) -> Tensor:
         """Returns any parameter, to get device and dtype without computing a parametrized weight."""
         own = next(iter(self._parameters.values()), None)
-        return next(self.parameters()) if own is None else own
+        if own is None:
+            own = next(self.parameters(), None)
+        return getattr(self, next(iter(self.weight_shapes))) if own is None else own  # replicas have no parameters
 
     def bound(self, matrices: torch.dtype | None = None) -> "Cell":
         """Returns a copy of this cell that holds the current weights, for a whole scan.

@@ -22,7 +22,9 @@ def arguments(module: Any, expected: type) -> dict[str, Any]:
     if getattr(module, "proj_size", 0):
         raise ValueError(f"proj_size must be 0 to convert, got {module.proj_size}: rru's LSTM has no projection")
     names = ("input_size", "hidden_size", "num_layers", "batch_first", "bidirectional")
-    weight = next(module.parameters())
+    weight = next(module.parameters(), None)
+    if weight is None:
+        raise TypeError(f"a quantized {expected.__name__} cannot be converted: convert the float layer")
     return {name: getattr(module, name) for name in names} | {"device": weight.device, "dtype": weight.dtype}
 
 

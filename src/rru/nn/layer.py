@@ -258,7 +258,8 @@ def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: tor
     if lengths is None:
         return None
     if not isinstance(lengths, Tensor):
-        lengths = torch.tensor(lengths, dtype=None if lengths else torch.int64)
+        lengths = torch.as_tensor(lengths)
+        lengths = lengths if lengths.numel() else lengths.long()  # an empty list becomes floats
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")
     lengths = lengths.to(torch.int64)

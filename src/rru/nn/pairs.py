@@ -4,15 +4,15 @@ import dis
 import functools
 import itertools
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 
 _PAIR = ("UNPACK_SEQUENCE", 2)
 
 
 def refuse_pair(name: str) -> None:
     """Raises if the code that called the layer reads `output, (h, c) = layer(x)`. Call this in `forward`."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
         if not frame.f_globals.get("__name__", "").startswith("torch."):  # torch calls `forward` for the caller
             use = _use_of_result(frame.f_code, frame.f_lasti)
             if use == "pair":

@@ -100,7 +100,7 @@ class QuantizedCell(nn.Module):
 
     def initial_state(self, batch: int) -> State:
         """Returns the initial state of the float cell: a (B, n) tensor for each of `state_names`."""
-        return tuple(getattr(self, f"initial_{part}").expand(batch, -1).contiguous() for part in self.state_names)
+        return tuple(getattr(self, f"initial_{part}").repeat(batch, 1) for part in self.state_names)
 
     def public_state(self, state: State) -> PublicState:
         """Returns the state in the form users see."""

@@ -26,7 +26,7 @@ def over_steps(gradient: Tensor, values: Tensor, bfloat16: bool, *, symmetric: b
         tensor.as_strided(((tokens - 1) * step + tensor.shape[1],), (1,))
         for tensor, step in zip(rows, strides, strict=True)
     ]
-    result = torch.empty((out, size), dtype=gradient.dtype)
+    result = gradient.new_empty(out, size)
     function = _dense_function(gradient.dtype, tokens, out, size, symmetric, *strides, library.instruction_set)
     function(memory_of([*memory, result]))
     return result
