@@ -102,6 +102,8 @@ def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_
     assert scores["accuracy"] > 90
     (tmp_path / "new.txt").write_text("it was great, truly great")
     assert rru_command("classify", texts, "new.txt").startswith("new.txt: 5 ")
+    (tmp_path / "one.csv").write_text('body\n"it was awful, truly awful"\n')
+    assert rru_command("classify", texts, "one.csv").startswith("one.csv, row 1: 1 ")
     own_files.gestures(tmp_path / "new.csv", count=2)
     assert "new.csv, g0: down" in rru_command("classify", sequences, "new.csv")
     steps = [line.split(",") for line in (tmp_path / "new.csv").read_text().splitlines()[1:]]
@@ -118,8 +120,24 @@ def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_
     assert f"Macro F1 {scores['macro_f1']:.2f} %." in page
 
 
+@pytest.mark.parametrize("kind", ["texts", "sequences", "series", "music"])
+def test_a_plan_on_own_data_says_how_long_it_takes_before_any_run(rru_command, tmp_path, kind):
+    own_files.reviews(tmp_path / "reviews.csv")
+    own_files.gestures(tmp_path / "gestures.csv")
+    own_files.pieces(tmp_path / "midi")
+    (tmp_path / "energy.csv").write_text("load\n" + "".join(f"{5 + n % 7 + n / 100}\n" for n in range(200)))
+    words = {
+        "texts": ("reviews.csv", "--text", "body", "--label", "stars"),
+        "sequences": ("gestures.csv", "--label", "kind", "--sequence", "id", "--time", "t"),
+        "series": ("energy.csv", "--target", "load", "--horizon", 4),
+        "music": ("midi",),
+    }
+    assert "a rough estimate: " in rru_command("plan", "compare", "--data", *words[kind])
+
+
 def test_all_cells_are_compared_on_own_data_at_equal_parameters(rru_command, tmp_path):
     own_files.text(tmp_path / "novel.txt")
+    assert "a rough estimate: " in rru_command("plan", "compare", "--data", "novel.txt")
     said = rru_command(
         "run", "compare", "--data", "novel.txt", "--preset", "smoke", "--seeds", "0-1", "--cells", "rru,gru"
     )

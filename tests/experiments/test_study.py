@@ -13,9 +13,10 @@ from rru.experiments.search.importance import figure
 from rru.experiments.search.proposals import Proposals
 from rru.experiments.search.study import Study, Waiting
 from rru.files import FileError, Lock
+from rru.nn.sizing import BudgetError
 from rru.settings import presets
 from rru.settings.ranges import Range
-from rru.training import Run, Stepped, find_runs, from_config
+from rru.training import Notice, Run, Stepped, find_runs, from_config
 from tests.experiments.searcher import search, search_for_real, study, toy_runs
 
 
@@ -158,6 +159,22 @@ class TestSearch:
             assert trial.state == ("diverged" if trial.settings["optimiser.lr"] < 1e-3 else "finished")
         assert "diverged" in {trial.state for trial in found.trials()}
         assert all(trial.state == "finished" for trial in found.best())
+
+    def test_goes_on_after_a_trial_whose_model_does_not_fit_its_budget(self, tmp_path, monkeypatch):
+        def some(config, data_dir=None, device="cpu"):
+            if config.optimiser.lr < 1e-3:
+                raise BudgetError("budget must be at least 9, got 1")
+            return toy_runs(config)
+
+        monkeypatch.setattr(from_config, "assemble", some)
+        found, events = study(tmp_path), []
+        assert found.run(14, watch=events.append)
+        for trial in found.trials():
+            assert trial.state == ("too large" if trial.settings["optimiser.lr"] < 1e-3 else "finished")
+        assert "too large" in {trial.state for trial in found.trials()}
+        said = [event.message for event in events if isinstance(event, Notice)]
+        assert said[0].endswith("has no room for its model: budget must be at least 9, got 1")
+        assert study(tmp_path).run(14, watch=pytest.fail)
 
     def test_prunes_when_asked_and_the_same_trials_if_runs_were_there_before(self, tmp_path, monkeypatch):
         monkeypatch.setattr(proposals, "GENERATION", 4)

@@ -105,7 +105,8 @@ def test_a_pair_cannot_be_unpacked_at_the_top_of_a_script_either(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import torch, rru\n_, (h, c) = rru.RRU(3, 4, 2)(torch.randn(5, 2, 3))\n")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert done.returncode == 1 and "TypeError: RRU has one state, not a pair (h, c)" in done.stderr
+    assert done.returncode == 1
+    assert "TypeError: RRU has one state, not a pair (h, c)" in done.stderr
 
 
 def test_a_state_can_be_taken_apart_in_other_ways():

@@ -1,6 +1,7 @@
 """Runs on a user's own data: their tables, lines and advice on the page."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ def own_run(tmp_path, monkeypatch):
     """Returns a function that writes a finished run on own data."""
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
 
-    def write(test, path, cell="rru", **options):
+    def write(test, path, cell="rru", changes=(), **options):
         own = data.from_path(path, **options)
-        folder = write_run(tmp_path / "runs", presets.load(own, cell), test)
+        folder = write_run(tmp_path / "runs", presets.override(presets.load(own, cell), changes), test)
         (folder / "data.json").write_text(json.dumps(own.about))
         return folder
 
@@ -57,3 +58,11 @@ def test_runs_on_own_music_say_how_to_get_a_piano_roll_onto_the_page(tmp_path, o
     (folder / "music").mkdir()
     (folder / "music" / "piece.png").write_bytes(b"png")
     assert advice not in text_of(page(tmp_path))
+
+
+def test_runs_whose_settings_cannot_be_told_apart_have_lines_of_their_own(tmp_path, own_run):
+    file = own_files.text(tmp_path / "novel.txt")
+    for rate, test in ((0.001, 2.5), (0.002, 2.25)):
+        (own_run(test, file, changes=[f"lr={rate}"]) / "data.json").unlink()
+    said = text_of(page(tmp_path))
+    assert re.search(r"task RRU RRU \(\w+\) best novel.txt BPC, lower is better [\d.]+ [\d.]+ RRU", said)

@@ -98,6 +98,16 @@ def test_pairing_sees_what_differs_less_than_seeds_do():
     assert statistics.verdict({"RRU": rru, "LSTM": {seed: value + 0.1 for seed, value in rru.items()}}, False).shown
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_lead_by_other_seeds_alone_is_not_shown(sign):
+    rru, lstm = seeds(5.10, 5.12, 5.11, 5.10, 4.0, 4.0, 4.0), seeds(5.0, 5.0, 5.01, 5.0)
+    scores = {
+        name: {seed: sign * value for seed, value in values.items()} for name, values in (("A", rru), ("B", lstm))
+    }
+    verdict = statistics.verdict(scores, sign < 0)
+    assert (verdict.best, verdict.shown) == ("A", False)
+
+
 def test_three_seeds_support_nothing():
     verdict = statistics.verdict({"RRU": seeds(1.0, 1.1, 1.2), "LSTM": seeds(5.0, 5.1, 5.2)}, False)
     assert not verdict.shown

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from rru import count_parameters, data, layer_class, tasks
-from rru.experiments.search.proposals import DIGITS
 from rru.settings import presets
-from rru.settings.ranges import Range, ranges
+from rru.settings.config import Config
+from rru.settings.ranges import Range, ranges, tidied
 from tests.settings.paper import number, table
 from tests.settings.test_paper import read
 
@@ -65,4 +65,27 @@ class TestRanges:
             assert least_parameters(task, options) <= found["model.budget"].low
             for each in found.values():
                 for bound in (each.low, each.high):
-                    assert float(f"{bound:.{DIGITS}g}") == bound
+                    assert tidied(bound) == bound
+
+    @pytest.mark.parametrize("cell", presets.cells())
+    @pytest.mark.parametrize(
+        ("kind", "statistics"),
+        [
+            *(("words", {"tokens": [n, 1, 1], "vocabulary": v}) for n in (2_000, 300_000) for v in (50, 6_150, 90_000)),
+            *(("characters", {"tokens": [n, 1, 1], "vocabulary": v}) for n in (2_000, 122_000) for v in (30, 3_000)),
+            *(("texts", {"words": [n, 1, 1], "texts": [n // 20, 1, 1], "vocabulary": 7_123}) for n in (900, 90_000)),
+            *(("music", {"steps": [n, 1, 1], "pieces": [n // 50, 1, 1]}) for n in (500, 90_000)),
+        ],
+    )
+    def test_of_own_data_hold_models_that_can_be_made(self, kind, statistics, cell):
+        own = {"kind": kind, "path": "data", "size": 1, "hash": "0" * 64}
+        tables = presets.derived(kind, statistics, cell, "auto")
+        config = Config.of(presets.merged(tables, {"task": {"name": "own"}, "data": own}))
+        found = ranges(config, "auto")
+        widest = {name.partition(".")[2]: each.high for name, each in found.items() if name.startswith("model.")}
+        options = dict(config.tables()["model"] | widest)
+        del options["cell"], options["budget"]
+        vocabulary, about = statistics.get("vocabulary"), {"classes": ["a", "b"]}
+        made = tasks.model(kind, cell, options, found["model.budget"].low, tokens=vocabulary, about=about)
+        assert made.layers.hidden_size >= 1
+        assert all(tidied(bound) == bound for each in found.values() for bound in (each.low, each.high))

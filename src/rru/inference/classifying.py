@@ -60,7 +60,7 @@ def classify_all(trained: Trained, path: Path) -> dict[str, dict[str, float]]:
         content = read_file(path, FILE_LIMIT)
         inputs = _pixels(trained, path, content) if trained.kind == "images" else _words(trained, path, content)
         return {"": _chances(trained, inputs)}
-    table = read_table(path)
+    table = read_table(path, least=1)
     if trained.kind == "texts":
         if own.text is None:
             raise DataError(path, "must be a text file: the run was trained on a folder of texts")

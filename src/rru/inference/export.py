@@ -82,7 +82,7 @@ def _onnx(trained: Trained) -> dict[str, bytes]:
 def _npz(tensors: Mapping[str, Tensor]) -> bytes:
     content = io.BytesIO()
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-    np.savez(content, **arrays)
+    np.savez(content, **arrays)  # type: ignore[arg-type]
     return content.getvalue()
 
 

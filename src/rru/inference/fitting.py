@@ -70,7 +70,7 @@ def fit(
 
     ```
     trained = rru.fit(rru.data.from_text("novel.txt"), cell="rru")
-    result = rru.fit(model, train_loader, valid_loader, loss=nn.functional.cross_entropy)
+    result = rru.fit(model, train_loader, valid_loader, loss=nn.functional.cross_entropy, folder="run")
     ```
 
     **Arguments** for data:

@@ -113,9 +113,8 @@ def _forecast(trained: Trained, some: Sequence[One], facts: SeriesFacts) -> list
 
 def _scaling(one: One, facts: SeriesFacts) -> Scaling:
     """Returns the scaling of a series that was not there in training, from its own values."""
-    log = next(iter(facts.scalings.values())).floor is not None
-    positive = log and bool((one.values > 0).any())
-    return Scaling.of(one.values, facts.season, facts.horizon, facts.base, log=positive)
+    log = any(scaling.floor is not None for scaling in facts.scalings.values())
+    return Scaling.of(one.values, facts.season, facts.horizon, facts.base, log=log)
 
 
 def places(path: Path, *, force: bool) -> tuple[Path, Path]:

@@ -8,6 +8,10 @@ from torch import nn
 from rru.nn import checks
 
 
+class BudgetError(ValueError):
+    """A parameter budget is too small for the smallest model."""
+
+
 def count_parameters(model: nn.Module) -> int:
     """Returns the number of parameters of a model; shared parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters())
@@ -26,7 +30,7 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
     - `build`: builds the model for a hidden size. It is called with torch's `meta` device as the default, where tensors
       take no memory; it should not choose a device itself.
 
-    **Returns:** the hidden size.
+    **Returns:** the hidden size. Raises `BudgetError`, a ValueError, if even the smallest model has more parameters.
     """
     checks.positive("budget", budget)
 
@@ -39,7 +43,7 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
 
     smallest = _smallest(parameters, budget)
     if (needed := parameters(smallest)) > budget:
-        raise ValueError(
+        raise BudgetError(
             f"budget must be at least {needed}, the size of the model at hidden size {smallest}; got {budget}"
         )
     fits, exceeds = smallest, 2 * smallest

@@ -77,8 +77,10 @@ def own_plans(runs: Iterable[FoundRun]) -> list[tuple[Plan, list[str]]]:
         changed = [came_from.preset] if came_from.preset not in ("", auto.PRESETS[0]) else []
         line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
         config = run.known.changed({SEED: 0})
-        entries = by_data.setdefault(own, {})
-        entries.setdefault(run.group, PlannedRun(run.task, line[:MOST_LINE], {}, config))
+        entries, line = by_data.setdefault(own, {}), line[:MOST_LINE]
+        if any(entry.line == line for group, entry in entries.items() if group != run.group):
+            line += f" ({run.group})"  # settings that differ, and nothing that says how
+        entries.setdefault(run.group, PlannedRun(run.task, line, {}, config))
     found = []
     for number, (own, title) in enumerate(titles(runs).items()):
         ids, planned = list(by_data[own]), list(by_data[own].values())

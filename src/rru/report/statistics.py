@@ -70,8 +70,8 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
     - `higher_is_better`: whether a higher score is better.
 
     **Returns:** with one seed each, the best of them, marked as one seed. With several, the best mean; it is shown as
-    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, excludes
-    zero.
+    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, is
+    all on its side of zero.
     """
     scores = {line: values for line, values in scores.items() if values}
     if len(scores) < 2:
@@ -88,7 +88,7 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
             few = f"{len(differences)} seed{'s' * (len(differences) != 1)} in common with {other}"
             return Verdict(best, False, f"best mean, but not significant: {few}, {LEAST_SEEDS} are needed")
         low, high = interval(differences)
-        if low <= 0 <= high:
+        if (low <= 0) if higher_is_better else (high >= 0):
             return Verdict(
                 best, False, f"best mean, but not significant: mean difference from {other} {_span(low, high)}"
             )

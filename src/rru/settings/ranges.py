@@ -15,6 +15,7 @@ from rru.settings.config import Config, Setting
 
 BUDGET = "model.budget"
 PAPER = "paper"
+DIGITS = 4  # significant digits of bounds and proposed values: more would only make commands longer
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,15 @@ def _value(config: Config, setting: Setting) -> float:
 
 
 def _around(value: float, times: Sequence[float]) -> Range:
-    """Returns the range from `times[0]` to `times[1]` times a value; for an int, rounded and at least 1."""
-    low, high = (max(round(value * each), 1) if isinstance(value, int) else value * each for each in times)
+    """Returns the range from `times[0]` to `times[1]` times a value, tidied; for an int, of ints of at least 1."""
+    low, high = (tidied(max(round(value * each), 1) if isinstance(value, int) else value * each) for each in times)
     return Range(low, high)
+
+
+def tidied(value: float) -> float:
+    """Rounds a value to `DIGITS` significant digits; an int stays one."""
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if isinstance(value, int) else rounded
 
 
 @cache

@@ -10,7 +10,7 @@ from rru.training.records import count, is_number
 
 ENDED = ("finished", "diverged")
 """The statuses of runs that have ended. Only such runs have a result.json."""
-REMOVE = "; remove it, then `rru resume` writes it again"
+REMOVE = "; remove it, then `rru resume` trains the run again, from its last checkpoint or else from the start"
 SHOWN, MOST_SHOWN = 60, 500  # characters of a wrong value and of wrong names that an error shows
 
 

@@ -32,6 +32,25 @@ def test_a_text_is_divided_by_position_and_reads_back(tmp_path):
     assert np.allclose(np.array(sizes) / sum(sizes), [0.8, 0.1, 0.1], atol=0.01)
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_text_of_one_line_is_divided_too(tmp_path, end, space):
+    (tmp_path / "line.txt").write_text(space.join(f"w\N{GREEK SMALL LETTER OMEGA}rd{n}" for n in range(1000)) + end)
+    own = from_path(tmp_path / "line.txt")
+    train, valid, test = own.statistics["tokens"]
+    assert 0.08 * train < valid < 0.14 * train
+    assert 0.08 * train < test < 0.14 * train
+
+
+def test_an_empty_file_in_a_folder_of_texts_is_passed_over(tmp_path):
+    (tmp_path / "texts").mkdir()
+    for seed in range(4):
+        own_files.text(tmp_path / "texts" / f"{seed}.txt", seed=seed)
+    without = from_path(tmp_path / "texts").statistics
+    (tmp_path / "texts" / "empty.txt").touch()
+    assert from_path(tmp_path / "texts").statistics == without
+
+
 def test_characters_are_code_points_and_new_ones_of_the_test_part_are_unknown(tmp_path):
     path = tmp_path / "greek.txt"
     path.write_text("αβγ_ δ\n" * 200 + "日本\n", encoding="utf-8")

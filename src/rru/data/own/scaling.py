@@ -95,8 +95,11 @@ class Scaling:
 
     @classmethod
     def of(cls, values: Values, season: int, horizon: int, base: str, *, log: bool) -> "Scaling":
-        """Finds the scaling of the training part (T,) of a series, without missing values."""
-        floor = float(values[values > 0].min()) / 10 if log else None
+        """Finds the scaling of the training part (T,) of a series, without missing values.
+
+        `log` asks for the logarithm, which a series with negative values does not have.
+        """
+        floor = float(values[values > 0].min()) / 10 if log and values.min() >= 0 < values.max() else None
         naive = _naive(values, season)
         scaled = transformed(values, floor)
         origins, starts = _origins(scaled, season, horizon)

@@ -8,7 +8,9 @@ from rru.data.errors import DataError
 from rru.data.sets import SPLITS
 
 HELD_OUT = 0.1  # the share of the data that validation and test have each
-NEAR = 1 << 16  # bytes: how far a cut may move to the end of a line
+NEAR = 1 << 16  # bytes: how far a cut may move to the end of a line, in a text of more than fifty times as many
+NEAR_SHARE = 50  # in a smaller text, a fiftieth of it
+LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
 
 def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: str) -> list[str]:
@@ -63,19 +65,20 @@ def by_position(path: Path, size: int, missing: Iterable[str]) -> dict[str, tupl
     """
     missing = tuple(missing)
     shares = [HELD_OUT * (len(missing) - number) for number in range(len(missing))]
-    cuts = [0, *(_cut(path, size - round(size * share)) for share in shares), size]
+    near = min(NEAR, max(size // NEAR_SHARE, LONGEST_CHARACTER))
+    cuts = [0, *(_cut(path, size - round(size * share), near) for share in shares), size]
     parts = zip(("train", *missing), cuts[:-1], cuts[1:], strict=True)
     return {split: (start, end) for split, start, end in parts}
 
 
-def _cut(path: Path, position: int) -> int:
+def _cut(path: Path, position: int, near: int) -> int:
     with path.open("rb") as file:
         file.seek(position)
-        near = file.read(NEAR)
+        after = file.read(near)
     for mark in (b"\n", b" "):
-        if (at := near.find(mark)) >= 0:
+        if (at := after.find(mark)) >= 0:
             return position + at + 1
-    return position + next((at for at, byte in enumerate(near[:4]) if byte & 0xC0 != 0x80), 0)
+    return position + next((at for at, byte in enumerate(after[:LONGEST_CHARACTER]) if byte & 0xC0 != 0x80), 0)
 
 
 def described(given: Collection[str], how: str) -> str:

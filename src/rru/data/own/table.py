@@ -178,12 +178,12 @@ class Table:
         return f"{len(self):,} rows, {count:,} column{'s' if count > 1 else ''}, {self.form}"
 
 
-def read_table(path: Path | str) -> Table:
+def read_table(path: Path | str, *, least: int = 2) -> Table:
     """Reads a CSV or TSV file, or a Parquet file if pyarrow is installed.
 
     The first line must have the names of the columns. The delimiter (comma, semicolon, tab or bar) is found from the
-    first lines. With semicolons, numbers may have decimal commas. Raises DataError if the file is not a table or is
-    too large.
+    first lines. With semicolons, numbers may have decimal commas. Raises DataError if the file is not a table, has
+    fewer than `least` rows or is too large.
     """
     path = Path(path)
     size = checked_size(path, FILE_LIMIT)
@@ -197,8 +197,9 @@ def read_table(path: Path | str) -> Table:
             file.seek(0)
             names, cells, lines = _read(path, file, delimiter)
             comma, form = delimiter == ";", f"delimited by {DELIMITERS[delimiter]}" if delimiter else "one column"
-    if len(lines) < 2:
-        raise DataError(path, f"must have at least two rows below its column names, got {len(lines)} ({size} bytes)")
+    if len(lines) < least:
+        rows = "two rows" if least == 2 else "one row"
+        raise DataError(path, f"must have at least {rows} below its column names, got {len(lines)} ({size} bytes)")
     columns = {name: Column(path, name, some, lines, comma) for name, some in zip(names, cells, strict=True)}
     return Table(path, columns, form)
 

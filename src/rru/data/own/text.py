@@ -118,10 +118,8 @@ def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
     for split, place in own.places.items():
         missing = own.missing if split == "train" else ()
         if place.is_dir():
-            files = files_below(place, SUFFIXES)
-            keys = [fingerprint(file, SUFFIXES).hash for file in files if file.stat().st_size]
-            files = [file for file in files if file.stat().st_size]
-            for file, its in zip(files, by_content(keys, missing, place, "files"), strict=True):
+            files = _hashed(place)
+            for file, its in zip(files, by_content(list(files.values()), missing, place, "files"), strict=True):
                 splits[its if split == "train" else split].append((file, 0, file.stat().st_size))
         else:
             size = place.stat().st_size
@@ -132,14 +130,16 @@ def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
     return splits
 
 
+def _hashed(folder: Path) -> dict[Path, str]:
+    """Returns the hash of each text file below a folder that is not empty."""
+    return {file: fingerprint(file, SUFFIXES).hash for file in files_below(folder, SUFFIXES) if file.stat().st_size}
+
+
 def _copies(own: "OwnData") -> list[str]:
     """Returns what to say about files that are the same as others."""
     notes, seen = [], set[str]()
     for split, place in own.places.items():
-        if place.is_dir():
-            keys = [fingerprint(file, SUFFIXES).hash for file in files_below(place, SUFFIXES)]
-        else:
-            keys = [own.fingerprints[split].hash]
+        keys = list(_hashed(place).values()) if place.is_dir() else [own.fingerprints[split].hash]
         if split == "train" and len(set(keys)) < len(keys):
             notes.append(f"{len(keys) - len(set(keys))} files are copies of others; copies are in one split together")
         if across := sum(key in seen for key in keys):

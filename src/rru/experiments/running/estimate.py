@@ -29,6 +29,7 @@ _COUNTED = {  # what a data set counts as time steps, and what a limit counts
     "reviews": ("words", "reviews"),
     "texts": ("words", "texts"),
     "sequences": ("steps", "sequences"),
+    "series": ("steps", "steps"),  # a window ends at each
 }
 
 Speed = Callable[[PlannedRun], float | None]
@@ -99,7 +100,7 @@ def _steps(config: Config, split: int) -> float | None:
 
     None if the catalogue has no counts.
     """
-    task, counts = config.task, _statistics(config)
+    task, counts = config.task, _about(config)["statistics"]
     limit = task.evaluation_limit if split else task.limit
     if config.kind == "images":
         return float(min(counts["images"][split], limit or counts["images"][split]) * IMAGE_STEPS)
@@ -108,17 +109,19 @@ def _steps(config: Config, split: int) -> float | None:
         return None
     used = min(limit or counts[whole][split], counts[whole][split])
     steps = float(counts[name][split] * used / counts[whole][split])
+    if config.kind == "series":
+        return float(used * (task.context + counts["horizon"]))
     return min(steps, used * task.context) if config.kind in ("reviews", "texts") else steps
 
 
-def _statistics(config: Config) -> Mapping[str, Any]:
-    """Returns the counts of a data set, or of the user's own data; empty if that cannot be read."""
+def _about(config: Config) -> Mapping[str, Any]:
+    """Returns the counts of a data set, or all about the user's own data; no counts if that cannot be read."""
     if config.data is None:
-        return data.data_set(config.task.name).statistics
+        return {"statistics": data.data_set(config.task.name).statistics}
     try:
-        return config.data.own.statistics
+        return config.data.own.about
     except data.DataError:
-        return {}
+        return {"statistics": {}}
 
 
 class MeasuredSpeed:
@@ -130,7 +133,7 @@ class MeasuredSpeed:
 
     def __call__(self, entry: PlannedRun) -> float | None:
         """Returns the speed for a run; None if it cannot be measured."""
-        key = (data.data_set(entry.task).kind, entry.cell)
+        key = (entry.config.kind, entry.cell)
         if key not in self.known:
             self.known[key] = _measured(entry)
         return self.known[key]
@@ -140,11 +143,12 @@ def _measured(entry: PlannedRun) -> float | None:
     """Measures the speed of a training pass over a short batch, with a small model of the run's task and cell."""
     options, batch = dict(entry.config.tables()["model"]), entry.config.task.batch_size
     cell, budget = options.pop("cell"), min(options.pop("budget"), MEASURED_PARAMETERS)
-    tokens = min(_statistics(entry.config).get("vocabulary", 0), MEASURED_TOKENS) or None
+    about = _about(entry.config)
+    tokens = min(about["statistics"].get("vocabulary", 0), MEASURED_TOKENS) or None
     with torch.random.fork_rng(devices=[]), _one_thread():
         try:
-            model = tasks.model(entry.config.kind, cell, options, budget, tokens=tokens)
-        except (ValueError, RuntimeError):
+            model = tasks.model(entry.config.kind, cell, options, budget, tokens=tokens, about=about)
+        except (KeyError, ValueError, RuntimeError):  # KeyError: own data that cannot be read
             return None
         flop = TRAIN_FLOP * count_parameters(model) * batch  # of a time step
         steps = min(max(round(MEASURED_FLOP / flop), LEAST_STEPS), MOST_STEPS)

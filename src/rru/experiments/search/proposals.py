@@ -19,10 +19,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from rru.experiments.search.journal import readable, storage
 from rru.files import Lock, make_folder
-from rru.settings.ranges import Range
+from rru.settings.ranges import Range, tidied
 
 GENERATION = 10
-DIGITS = 4  # significant digits of a proposed value: more would only make commands longer
 BEST_SHARE = 0.25  # share of trials that count as best when computing importance
 
 
@@ -86,6 +85,10 @@ class Proposals:
         else:
             self._load().tell(number, value)
 
+    def fail(self, number: int) -> None:
+        """Ends a trial that cannot be run."""
+        self._load().tell(number, state=TrialState.FAIL)
+
     def earlier(self, number: int) -> list[FrozenTrial]:
         """Returns the trials of all generations before that of the given trial."""
         return self.trials()[: number // GENERATION * GENERATION]
@@ -120,7 +123,7 @@ class Proposals:
         """Returns the first `count` proposals of the generation that follows the trials `before`."""
         study = self.replayed(before, len(before) // GENERATION)
         asked = [study.ask(self.distributions).params for _ in range(count)]
-        return [{name: _tidy(value) for name, value in values.items()} for values in asked]
+        return [{name: tidied(value) for name, value in values.items()} for values in asked]  # bounds are tidied too
 
     def _load(self) -> optuna.Study:
         if self._study is None:
@@ -140,9 +143,3 @@ def _distribution(values: Range) -> BaseDistribution:
     if isinstance(values.low, int) and isinstance(values.high, int):
         return IntDistribution(values.low, values.high, log=values.log)
     return FloatDistribution(values.low, values.high, log=values.log)
-
-
-def _tidy(value: float) -> float:
-    """Rounds a value to `DIGITS` significant digits. Range bounds have no more digits, so it stays in range."""
-    rounded = float(f"{value:.{DIGITS}g}")
-    return int(rounded) if isinstance(value, int) else rounded

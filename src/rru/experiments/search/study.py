@@ -28,9 +28,10 @@ from rru.data import OwnData
 from rru.experiments.search.proposals import Proposals
 from rru.experiments.search.pruning import Pruner, epoch_values
 from rru.files import Lock, Locked, make_folder, own_folder
+from rru.nn.sizing import BudgetError
 from rru.settings import Config, presets
 from rru.settings.ranges import ranges
-from rru.training import Evaluated, Event, Result, Run, RunError, run_folder, train_config
+from rru.training import Evaluated, Event, Notice, Result, Run, RunError, run_folder, train_config
 from rru.training.from_config import Place
 from rru.training.records import has_result
 
@@ -45,7 +46,7 @@ class Trial:
 
     - `number`: its number, counted from 0.
     - `settings`: the proposed values by full name, such as `optimiser.lr`.
-    - `state`: `open`, `finished`, `diverged` (counts as the worst) or `pruned`.
+    - `state`: `open`, `finished`, `diverged` (counts as the worst), `pruned`, or `too large` for its budget.
     - `value`: the best validation score; None unless finished.
     """
 
@@ -223,9 +224,15 @@ class Study:
 
         value = None
         if not (ended and pruned()):
-            result = train_config(
-                config, folder, data_dir=data_dir, device=device, watch=see, stop=lambda: stop() or pruned()
-            )
+            try:
+                result = train_config(
+                    config, folder, data_dir=data_dir, device=device, watch=see, stop=lambda: stop() or pruned()
+                )
+            except BudgetError as error:
+                self._proposals.fail(trial.number)
+                watch(Notice(f"trial {trial.number} has no room for its model: {error}"))
+                watch(TrialEnded(self.trials()[trial.number]))
+                return
             if result.status == "stopped" and not pruned():
                 return
             value = _value(result)
@@ -251,7 +258,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
     value = frozen.value if frozen.state == TrialState.COMPLETE else None
     if value is not None and math.isinf(value):
         return Trial(frozen.number, frozen.params, "diverged", None)
-    states = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "pruned"}
+    states = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "pruned", TrialState.FAIL: "too large"}
     return Trial(frozen.number, frozen.params, states.get(frozen.state, "open"), value)
 
 

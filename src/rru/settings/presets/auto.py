@@ -36,7 +36,8 @@ def _text(kind: str, statistics: Mapping[str, Any]) -> Tables:
         steps=tokens,
         context=context,
         batch=_power_of_two(tokens / context / BATCHES, LEAST_BATCH, MOST_BATCH),
-        budget=outside + _between(tokens // 4, 60_000, 4_000_000),
+        budget=_between(tokens // 4, 60_000, 4_000_000),
+        outside=outside,
         dropout=_by_size(tokens, (300_000, 0.5 if words else 0.4), (3_000_000, 0.4 if words else 0.2), (0, 0.1)),
         stateful=not words,
         embedding_size=embedding,
@@ -62,7 +63,8 @@ def _texts(kind: str, statistics: Mapping[str, Any]) -> Tables:
         steps=words,
         context=_power_of_two(words / max(texts, 1) * 2, 16, 512),
         batch=_power_of_two(texts / BATCHES, LEAST_BATCH, MOST_BATCH),
-        budget=statistics["vocabulary"] * embedding + _between(words // 20, 20_000, 300_000),
+        budget=_between(words // 20, 20_000, 300_000),
+        outside=statistics["vocabulary"] * embedding,
         dropout=0.5,
         embedding_size=embedding,
     )
@@ -96,14 +98,25 @@ def _series(kind: str, statistics: Mapping[str, Any]) -> Tables:
 
 
 def _tables(
-    *, steps: int, context: int, batch: int, budget: int, dropout: float, stateful: bool | None = None, **model: Any
+    *,
+    steps: int,
+    context: int,
+    batch: int,
+    budget: int,
+    outside: int = 0,
+    dropout: float,
+    stateful: bool | None = None,
+    **model: Any,
 ) -> Tables:
-    """Returns plain tables, with a schedule for the given number of training steps per epoch."""
+    """Returns plain tables, with a schedule for the given number of training steps per epoch.
+
+    The budget is the sum of `budget`, for the recurrent layer, and of `outside`, for the embedding and head.
+    """
     epochs = _between(30_000_000 // max(steps, 1), 5, 200)
     task = {"context": context, "batch_size": batch} | ({} if stateful is None else {"stateful": stateful})
     return {
         "task": task,
-        "model": {"budget": _round(budget), "num_layers": 1, "dropout": dropout, **model},
+        "model": {"budget": _rounded(budget, outside), "num_layers": 1, "dropout": dropout, **model},
         "optimiser": {"lr": 0.003, "clip": 5.0},
         "schedule": {"epochs": epochs, "patience": _between(epochs // 8, 3, 15)},
     }
@@ -160,7 +173,7 @@ def _by_size(steps: int, *rules: tuple[int, float]) -> float:
     return next((value for size, value in rules if steps < size), rules[-1][1])
 
 
-def _round(budget: int) -> int:
-    """Rounds a budget to two digits, so that it reads well."""
+def _rounded(budget: int, outside: int) -> int:
+    """Returns the sum, rounded to the second digit of `budget`, so that it reads well and the layer keeps its part."""
     digits = max(len(str(budget)) - 2, 0)
-    return round(budget, -digits)
+    return round(budget + outside, -digits)
