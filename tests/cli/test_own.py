@@ -73,6 +73,10 @@ def test_an_interrupted_run_continues_to_the_same_result_but_not_on_other_data(r
     (tmp_path / "novel.txt").write_bytes(content + b"more")
     assert "has changed since the run began: it had" in rru_command("resume", "part", code=1)
     (tmp_path / "novel.txt").write_bytes(content)
+    about = (tmp_path / "part" / "data.json").read_text()
+    (tmp_path / "part" / "data.json").write_text(about.replace('"vocabulary": ', '"vocabulary": 1'))
+    assert "its data was divided otherwise when it began" in rru_command("resume", "part", code=1)
+    (tmp_path / "part" / "data.json").write_text(about)
     rru_command("resume", "part")
     assert Run("part").result().test == whole.result.test
 

@@ -135,6 +135,9 @@ def test_runs_of_another_process_are_said_to_be_left_to_it(rru_command, monkeypa
         (("run", "table1", "--cells", "rru,gruu"), "did you mean 'gru'"),
         (("run", *BACH, "--on", "moon"), "on must be one of here, ray; got 'moon'"),
         (("plan", "--preset", "tiny"), "preset must be one of"),
+        (("plan", "table1", "--by", "words"), "--by is only for your own data, not for the plan table1"),
+        (("run", "table1", "--transpose", "5"), "--transpose is only for your own data, not for the plan table1"),
+        (("plan", "compare", "--data", "x.txt", "--tasks", "jsb"), "--tasks is for the plans of the paper"),
         (("plan", "table1", "--watch", "--preset", "tiny"), "preset must be one of"),
     ],
 )

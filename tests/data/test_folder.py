@@ -31,7 +31,21 @@ def test_files_as_downloaded_are_found(name, tmp_path):
     found = data.present(entry, tmp_path)
     assert found is not None
     assert [part.remote for part in found.parts] == list(entry.files)
-    assert all(part.as_published for part in found.parts)
+    assert [part.path for part in found.parts] == [tmp_path / file.path for file in entry.files]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("text8", "text8/text8"), ("mnist", "mnist/train-images-idx3-ubyte"), ("imdb", "imdb/aclImdb/train/pos/0_9.txt")],
+)
+def test_what_was_downloaded_is_taken_before_an_unpacked_file_that_may_be_damaged(name, other, tmp_path):
+    entry = data.data_set(name)
+    for file in entry.files:
+        samples.write(tmp_path, file.path, b"-")
+    samples.write(tmp_path, other, b"damaged")
+    if name == "imdb":
+        samples.write(tmp_path, "imdb/aclImdb/test/neg/0_1.txt", b"damaged")
+    assert [part.path for part in data.present(entry, tmp_path).parts] == [tmp_path / file.path for file in entry.files]
 
 
 def test_incomplete_data_set_is_missing(tmp_path):

@@ -150,3 +150,18 @@ def test_packing_a_batch_first_batch():
     outputs, same_state = layer(x, lengths=lengths)
     assert_same(state, same_state, 1e-6)
     assert_same(packed_outputs.data, pack_padded_sequence(outputs, lengths, batch_first=True).data, 1e-6)
+
+
+def test_lengths_may_change_before_the_backward_pass():
+    layer, x, lengths = rru.GRU(3, 4), torch.randn(9, 2, 3, requires_grad=True), np.array([9, 7])
+    output, _ = layer(x, lengths=lengths)
+    lengths[:] = 2
+    output.sum().backward()
+    assert x.grad[6].abs().sum() > 0
+
+
+def test_lengths_are_read_on_the_host_whatever_the_default_device_is():
+    layer, x = rru.GRU(3, 4), torch.randn(9, 2, 3)
+    wanted = layer(x, lengths=[9, 7])[0]
+    with torch.device("meta"):
+        assert_same(layer(x, lengths=[9, 7])[0], wanted)

@@ -106,6 +106,7 @@ def test_a_lead_by_other_seeds_alone_is_not_shown(sign):
     }
     verdict = statistics.verdict(scores, sign < 0)
     assert (verdict.best, verdict.shown) == ("A", False)
+    assert "best mean, but not by the seeds in common: mean difference from B" in verdict.reason
 
 
 def test_three_seeds_support_nothing():

@@ -1,11 +1,15 @@
 """What `backend="auto"` does on devices other than CPUs; here the CPU is taken for one."""
 
+import json
+from contextlib import contextmanager
+
 import pytest
 import torch
 
 import rru
 from rru.scan import fused, reference
 from rru.scan.fused import selfcheck, torch_form, vendor
+from rru.scan.fused.call import MOST_STATE
 from tests.scan.case import Case, assert_near
 from tests.variants import CELLS, VARIANTS
 
@@ -106,11 +110,47 @@ def test_torchs_own_layers_compute_the_same_with_the_same_weights(variant, rever
         (rru.LSTM(3, 4), torch.tensor([6, 2]), False),
         (rru.RRU(3, 4), None, False),
         (rru.MogrifierLSTM(3, 4), None, False),
+        (rru.LSTM(3, 4, dtype=torch.bfloat16), None, True),
     ],
 )
 def test_torchs_own_layers_run_what_they_can_on_cuda(layer, lengths, handed_over, monkeypatch):
     calls = []
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     monkeypatch.setattr(vendor, "scan", lambda cell, inputs, state, reverse: calls.append(reverse) or (inputs, state))
-    layer(torch.randn(6, 2, 3), lengths=lengths)
+    layer(torch.randn(6, 2, 3, dtype=layer.cells[0].some_weight().dtype), lengths=lengths)
     assert bool(calls) == handed_over
+
+
+def test_a_layer_that_runs_step_by_step_is_checked_step_by_step():
+    def checked(layer):
+        tiny = json.loads(selfcheck._tiny(layer.cells[0].options))
+        return tiny["hidden_size"] <= MOST_STATE  # and small enough otherwise
+
+    assert checked(rru.RRU(10, 100))
+    assert not checked(rru.RRU(10, MOST_STATE + 1))
+    assert not checked(rru.RRU(500, 100))  # g is large
+    assert not checked(rru.RRU(10, 100, expansion=10.0))
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_torchs_newer_way_to_allow_tf32_is_understood(tf32):
+    settings = torch.backends.cuda.matmul
+    before, settings.fp32_precision = settings.fp32_precision, "tf32" if tf32 else "ieee"
+    try:
+        assert selfcheck._tolerance(torch.float32, None) == (2e-2 if tf32 else 2e-3)
+    finally:
+        settings.fp32_precision = before
+
+
+def test_the_device_of_the_tensors_is_the_current_one_while_kernels_start(monkeypatch):
+    entered = []
+
+    @contextmanager
+    def noting(index):
+        entered.append(index)
+        yield
+
+    monkeypatch.setattr(torch.accelerator, "device_index", noting)
+    layer = rru.RRU(3, 4, backend="fused")
+    layer(torch.randn(6, 2, 3))[0].sum().backward()
+    assert entered == [None, None]  # forward and backward; a CPU has no index

@@ -27,7 +27,7 @@ ways = pytest.mark.parametrize(
 @pytest.fixture
 def step_by_step(monkeypatch):
     """No layer is small enough to run in one kernel."""
-    monkeypatch.setitem(triton_whole.MOST, "n", 0)
+    monkeypatch.setattr(triton_whole, "MOST_STATE", 0)
 
 
 def assert_right(case, tolerance=1e-5):
@@ -88,7 +88,7 @@ def test_masks_are_the_references_bit_for_bit(seed, rate):
 @every_cell
 @pytest.mark.parametrize("size", [0, 128], ids=["step-by-step", "in-one-kernel"])
 def test_autocast_computes_what_the_torch_form_computes(variant, size, monkeypatch):
-    monkeypatch.setitem(triton_whole.MOST, "n", size)
+    monkeypatch.setattr(triton_whole, "MOST_STATE", size)
     case = Case(variant, **SMALL, dropout=0.5, lengths=LENGTHS)
     with torch.autocast("cpu", dtype=torch.float16):  # the interpreter multiplies bfloat16 as if its bits were numbers
         found = case.run_and_differentiate(fused.scan)

@@ -288,7 +288,12 @@ def test_a_stepper_checks_the_form_of_input_and_state():
     state = layer.stepper()(x)[1]
     with pytest.raises(TypeError, match="state of GRUCell must be h, got 2 values"):
         layer.stepper()(x, (state, state))
-    with pytest.raises(TypeError, match="state of LSTMCell must be h and c, got 1 values"):
+    with pytest.raises(TypeError, match=r"state of LSTMCell must be h and c, got 1 value$"):
         rru.LSTM(3, 8).stepper()(x, state)
-    with pytest.raises(ValueError, match=r"input must be \(batch, input_size\), got shape \(3,\)"):
+    no_batch = r"input must be a tensor \(batch, input_size\) if there is no state, got "
+    with pytest.raises(ValueError, match=no_batch + r"shape \(3,\)"):
         layer.stepper()(x[0])
+    with pytest.raises(ValueError, match=no_batch + "ndarray"):
+        layer.stepper()(x.numpy())
+    alone, both = layer.stepper()(x[0], state[:, 0])[0], layer.stepper()(x, state)[0]
+    torch.testing.assert_close(alone, both[0])

@@ -7,6 +7,7 @@ from rru import count_parameters, data, layer_class, tasks
 from rru.settings import presets
 from rru.settings.config import Config
 from rru.settings.ranges import Range, ranges, tidied
+from rru.tasks.series import series_model
 from tests.settings.paper import number, table
 from tests.settings.test_paper import read
 
@@ -74,6 +75,16 @@ class TestRanges:
             *(("words", {"tokens": [n, 1, 1], "vocabulary": v}) for n in (2_000, 300_000) for v in (50, 6_150, 90_000)),
             *(("characters", {"tokens": [n, 1, 1], "vocabulary": v}) for n in (2_000, 122_000) for v in (30, 3_000)),
             *(("texts", {"words": [n, 1, 1], "texts": [n // 20, 1, 1], "vocabulary": 7_123}) for n in (900, 90_000)),
+            *(
+                ("sequences", {"steps": [n, 1, 1], "sequences": [50, 1, 1], "columns": m, "longest": 99})
+                for n in (500, 90_000)
+                for m in (1, 60, 150, 600)
+            ),
+            *(
+                ("series", {"steps": [n, 1, 1], "series": 1, "horizon": 4, "season": 7, "inputs": m})
+                for n in (500, 90_000)
+                for m in (1, 60, 150)
+            ),
             *(("music", {"steps": [n, 1, 1], "pieces": [n // 50, 1, 1]}) for n in (500, 90_000)),
         ],
     )
@@ -85,7 +96,11 @@ class TestRanges:
         widest = {name.partition(".")[2]: each.high for name, each in found.items() if name.startswith("model.")}
         options = dict(config.tables()["model"] | widest)
         del options["cell"], options["budget"]
-        vocabulary, about = statistics.get("vocabulary"), {"classes": ["a", "b"]}
-        made = tasks.model(kind, cell, options, found["model.budget"].low, tokens=vocabulary, about=about)
+        budget, vocabulary = found["model.budget"].low, statistics.get("vocabulary")
+        if kind == "series":
+            made = series_model(cell, options, budget, statistics["inputs"])
+        else:
+            about = {"classes": ["a", "b"], "columns": [*range(statistics.get("columns", 0))]}
+            made = tasks.model(kind, cell, options, budget, tokens=vocabulary, about=about)
         assert made.layers.hidden_size >= 1
         assert all(tidied(bound) == bound for each in found.values() for bound in (each.low, each.high))

@@ -64,7 +64,7 @@ class Given:
         if name in CATALOGUE:
             if path.exists():
                 warn(f"{name} is taken as the data set; write ./{name} for the file or folder of this name")
-            self._refuse(name)
+            self.refuse(name)
             return name
         if path.exists():
             return from_path(path, **self.options)
@@ -73,7 +73,8 @@ class Given:
         hint = did_you_mean(name, CATALOGUE)
         raise ValueError(f"TASK must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
 
-    def _refuse(self, name: str) -> None:
+    def refuse(self, name: str) -> None:
+        """Raises ValueError if an option was given that only own data has."""
         for option in self.options:
             raise ValueError(f"--{option.replace('_', '-')} is only for your own data, not for {name}")
 

@@ -151,9 +151,14 @@ def _load(
         raise ValueError("`compare` needs your own data: --data FILE")
     if own is not None:
         presets.choice("plan with --data", name, (plans.COMPARE,))
+        if tasks is not None:
+            raise ValueError(f"--tasks is for the plans of the paper, not with --data; got {tasks!r}")
         data = from_path(own, **given.options)
         show_data(data)
         return plans.compare(data, preset, cells=parts[0], seeds=plans.seeds_of(seeds), changes=given.changes)
+    given.refuse(f"the plan {name}")
+    if given.changes:
+        raise ValueError(f"--transpose is only for your own data, not for the plan {name}")
     return plans.load(name, preset or plans.PRESETS[0], cells=parts[0], tasks=parts[1], seeds=plans.seeds_of(seeds))
 
 

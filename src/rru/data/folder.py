@@ -27,11 +27,6 @@ class Part:
     form: str
     member: str = ""
 
-    @property
-    def as_published(self) -> bool:
-        """Whether the file has its published name, so that its hash should be the one in the catalogue."""
-        return self.path.name == self.remote.name
-
 
 @dataclass(frozen=True)
 class Found:
@@ -110,8 +105,12 @@ def _find_each(data_set: DataSet, folder: Path) -> Iterator[Part]:
     for remote in data_set.files:
         stem = remote.name.removesuffix(".gz").removesuffix(".zip")
         dotted = stem.replace("-idx", ".idx")  # some tools write train-images.idx3-ubyte
-        names = ((stem, "raw"), (stem + ".gz", "gz"), (stem + ".zip", "zip"), (dotted, "raw"), (dotted + ".gz", "gz"))
-        if hit := _first_file(data_set, folder, names):
+        published = (
+            remote.name,
+            remote.name.removeprefix(stem)[1:] or "raw",
+        )  # first, so that `fetch` mends what is found
+        others = (stem, "raw"), (stem + ".gz", "gz"), (stem + ".zip", "zip"), (dotted, "raw"), (dotted + ".gz", "gz")
+        if hit := _first_file(data_set, folder, (published, *others)):
             yield Part(remote, *hit, member=stem if hit[1] == "zip" else "")
 
 
@@ -138,14 +137,14 @@ def _find_treebank(data_set: DataSet, folder: Path) -> Iterator[Part]:
 def _find_reviews(data_set: DataSet, folder: Path) -> Iterator[Part]:
     (remote,) = data_set.files
     for parent in _search_folders(data_set, folder):
-        for tree in (parent / "aclImdb", parent):
-            if (tree / "train" / "pos").is_dir() and (tree / "test" / "neg").is_dir():
-                yield Part(remote, tree, "tree")
-                return
-    for parent in _search_folders(data_set, folder):
         for path in sorted(parent.glob("aclImdb*")):
             if path.is_file() and path.name.endswith((".tar.gz", ".tgz", ".tar")):
                 yield Part(remote, path, "tar")
+                return
+    for parent in _search_folders(data_set, folder):
+        for tree in (parent / "aclImdb", parent):
+            if (tree / "train" / "pos").is_dir() and (tree / "test" / "neg").is_dir():
+                yield Part(remote, tree, "tree")
                 return
 
 

@@ -78,10 +78,11 @@ def classify_all(trained: Trained, path: Path) -> dict[str, dict[str, float]]:
 
 
 def _listed(trained: Trained, table: Table) -> str:
-    """Returns the columns to read: those that the model was trained on; of a wide table, all with numbers."""
+    """Returns the columns to read: those that the model was trained on; of a wide table, all but texts."""
     own = trained.config.data
     if own is not None and own.sequence is None:
-        return ",".join(column.name for column in table if column.kind == "number" and column.name != own.label)
+        kinds = ("number", "empty")
+        return ",".join(column.name for column in table if column.kind in kinds and column.name != own.label)
     return ",".join(map(str, trained.about.get("columns", [])))
 
 

@@ -258,7 +258,7 @@ def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: tor
     if lengths is None:
         return None
     if not isinstance(lengths, Tensor):
-        lengths = torch.as_tensor(lengths)
+        lengths = torch.tensor(lengths, device="cpu")
         lengths = lengths if lengths.numel() else lengths.long()  # an empty list becomes floats
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")

@@ -89,9 +89,8 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
             return Verdict(best, False, f"best mean, but not significant: {few}, {LEAST_SEEDS} are needed")
         low, high = interval(differences)
         if (low <= 0) if higher_is_better else (high >= 0):
-            return Verdict(
-                best, False, f"best mean, but not significant: mean difference from {other} {_span(low, high)}"
-            )
+            doubt = "not significant" if low <= 0 <= high else "not by the seeds in common"
+            return Verdict(best, False, f"best mean, but {doubt}: mean difference from {other} {_span(low, high)}")
     low, high = interval(paired(scores[best], scores[others[0]]))
     return Verdict(
         best, True, f"significantly best: mean difference from {others[0]}, the next best, {_span(low, high)}"

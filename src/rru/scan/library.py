@@ -58,8 +58,8 @@ instruction_set = _choose_instruction_set(INSTRUCTION_SETS) if INSTRUCTION_SETS 
 if not BUILT:
     warnings.warn(
         "this install of rru has no native library: on CPUs, layers run on plain PyTorch, several times slower. There "
-        "are wheels with it for Linux, Windows and macOS; elsewhere install a C++ compiler (GCC or Clang), then "
-        "`pip install --force-reinstall --no-deps --no-cache-dir --no-binary rru rru`",
+        "are wheels with it for Linux, Windows and macOS; elsewhere install a C++ compiler (GCC or Clang), then rru "
+        "again: in a checkout `make clean`, or `pip install --force-reinstall --no-deps --no-cache-dir .`",
         stacklevel=2,
     )
 

@@ -162,15 +162,16 @@ class Stepper:
 
     def _by_cell(self, x: Tensor, state: Any) -> list[State]:
         """Splits the layer's state into the state of each cell."""
-        if x.dim() != 2:
-            raise ValueError(f"input must be (batch, input_size), got shape {tuple(x.shape)}")
         if state is None:
+            if not isinstance(x, Tensor) or x.dim() != 2:
+                what = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+                raise ValueError(f"input must be a tensor (batch, input_size) if there is no state, got {what}")
             return [cell.initial_state(len(x)) for cell in self._cells]
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         names = self._cells[0].state_names
         if len(parts) != len(names):
-            cell = self._cells[0].built_as.__name__
-            raise TypeError(f"state of {cell} must be {' and '.join(names)}, got {len(parts)} values")
+            cell, several = self._cells[0].built_as.__name__, "s" if len(parts) > 1 else ""
+            raise TypeError(f"state of {cell} must be {' and '.join(names)}, got {len(parts)} value{several}")
         if not self._stacked:
             return [parts]
         if any(len(part) != len(self._cells) for part in parts):

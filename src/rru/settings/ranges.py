@@ -6,7 +6,7 @@ budget's range for each task, and the factors of the scaled ranges.
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -46,6 +46,7 @@ def ranges(config: Config, preset: str) -> dict[str, Range]:
     known, table, task = config.settings, _read(), config.task.name
     declared = {name: setting.declared.option for name, setting in known.items()}
     searched = {name: Range(*each.search, each.log) for name, each in declared.items() if each.search is not None}
+    searched = {name: replace(each, low=tidied(each.low), high=tidied(each.high)) for name, each in searched.items()}
     found = {name: searched[name] for name in sorted(searched, key=lambda name: name.startswith("model."))}
     if preset == PAPER and task in table[PAPER]:
         return found | {BUDGET: Range(**table[PAPER][task])}

@@ -22,7 +22,7 @@ from rru.training.errors import RunError
 from rru.training.events import Ended, Watch
 from rru.training.loop import train
 from rru.training.radam import RAdam
-from rru.training.records import ABOUT_DATA, ABOUT_LIMIT, CELL, LIMIT, VOCABULARY, has_config
+from rru.training.records import ABOUT_DATA, ABOUT_LIMIT, CELL, LIMIT, VOCABULARY, about_data, has_config
 from rru.training.result import Result
 from rru.training.run import Run
 
@@ -163,7 +163,14 @@ def _write_companions(run: Run, parts: Assembled) -> None:
     vocabulary = getattr(parts.task, "vocabulary", None)
     if vocabulary is not None and not (run.path / VOCABULARY).exists():
         write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
-    if parts.own is not None and not (run.path / ABOUT_DATA).exists():
+    if parts.own is not None and (run.path / ABOUT_DATA).exists():
+        counts, now = about_data(run.path).get("statistics"), parts.own.statistics
+        if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
+            raise RunError(
+                f"{run.path}: its data was divided otherwise when it began, by an earlier version; train it anew, with "
+                "--runs in another folder"
+            )
+    elif parts.own is not None:
         content = (json.dumps(dict(parts.own.about), indent=1) + "\n").encode()
         if len(content) > ABOUT_LIMIT:
             many = f"{ABOUT_DATA} would have {len(content)} bytes; at most {ABOUT_LIMIT} are allowed"

@@ -45,10 +45,11 @@ def test_a_text_of_one_line_is_divided_too(tmp_path, end, space):
 def test_an_empty_file_in_a_folder_of_texts_is_passed_over(tmp_path):
     (tmp_path / "texts").mkdir()
     for seed in range(4):
-        own_files.text(tmp_path / "texts" / f"{seed}.txt", seed=seed)
-    without = from_path(tmp_path / "texts").statistics
-    (tmp_path / "texts" / "empty.txt").touch()
-    assert from_path(tmp_path / "texts").statistics == without
+        (tmp_path / "texts" / f"{seed}.txt").write_text("a sentence , divided already ; " * (100 + seed))
+    without = from_path(tmp_path / "texts", by="words")
+    (tmp_path / "texts" / "+empty.txt").touch()
+    found = from_path(tmp_path / "texts", by="words")
+    assert (found.statistics, found.options) == (without.statistics, without.options)
 
 
 def test_characters_are_code_points_and_new_ones_of_the_test_part_are_unknown(tmp_path):

@@ -50,6 +50,7 @@ def prepare(own: "OwnData") -> Prepared:
     about = about_of(own, parts, items, "sequences", more)
     about["notes"] += [f"column {name} always has the same value, so it says nothing" for name in flat[:3]]
     about["statistics"] = {
+        "columns": len(columns.names),
         "sequences": [len(parts[split].contents) for split in SPLITS],
         "steps": [int(arrays[f"{split}_offsets"][-1]) for split in SPLITS],
         "longest": max(map(len, parts["train"].contents)),

@@ -104,7 +104,8 @@ def frequent_words(counts: Counter[str], most: int, kind: str) -> Vocabulary:
 
 def tokenizer_for(path: Path) -> str:
     """Returns the tokenizer for a text: `spaces` if its beginning has marks that stand alone, else `punctuation`."""
-    file = files_below(path, SUFFIXES)[0] if path.is_dir() else path
+    files = files_below(path, SUFFIXES) if path.is_dir() else [path]
+    file = next((file for file in files if file.stat().st_size), files[0])
     with file.open("rb") as stream:
         words = stream.read(SAMPLE).decode("utf-8", "ignore").split()
     alone = sum(re.fullmatch(r"[.,;:!?]|<unk>", word) is not None for word in words)

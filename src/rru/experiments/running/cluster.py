@@ -78,7 +78,7 @@ def run(
             raise ValueError(f"threads must be at most {largest}, the CPUs of the largest node; got {threads}")
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         folders = {planned.id: run_folder(planned.config, root.resolve()) for planned in runs}
-        cells = user_cells.file()
+        cells, data_dir = user_cells.file(), data_dir and Path(data_dir).absolute()  # nodes work in other folders
         keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote(folders, cells)
         task = ray.remote(_train).options(num_cpus=threads, max_retries=RETRIES)
         tasks = {task.remote(keeper, planned, threads, data_dir, cells): planned for planned in runs}

@@ -1,5 +1,6 @@
 """Estimates how long the rest of a plan takes, from ended runs or else from this machine's speed."""
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from rru.experiments.running.states import RunState
 from rru.files import FileError
 from rru.nn import count_parameters
 from rru.settings import Config
+from rru.settings.tables import DataSettings
 from rru.training import ENDED, Result, find_runs
 
 TRAIN_FLOP, EVALUATE_FLOP = 6, 2  # per parameter and time step: forward and backward pass; forward pass only
@@ -118,8 +120,13 @@ def _about(config: Config) -> Mapping[str, Any]:
     """Returns the counts of a data set, or all about the user's own data; no counts if that cannot be read."""
     if config.data is None:
         return {"statistics": data.data_set(config.task.name).statistics}
+    return _about_own(config.data)
+
+
+@functools.cache  # it reads all of the data
+def _about_own(settings: DataSettings) -> Mapping[str, Any]:
     try:
-        return config.data.own.about
+        return settings.own.about
     except data.DataError:
         return {"statistics": {}}
 

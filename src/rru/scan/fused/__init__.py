@@ -61,10 +61,10 @@ def auto(
     cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State] | None:
     """Runs what `backend="auto"` takes on devices other than CPUs; returns None where that is the reference."""
-    if inputs.device.type in REFERENCE_DEVICES or why_not(cell, inputs):
+    if inputs.device.type in REFERENCE_DEVICES:
         return None
     if vendor.computes(cell, inputs, lengths, seed):
         return vendor.scan(cell, inputs, state, reverse)
-    if selfcheck.is_trusted(cell, inputs.device, seed):
+    if not why_not(cell, inputs) and selfcheck.is_trusted(cell, inputs.device, seed):
         return scan(cell, inputs, state, lengths, seed, reverse)
     return None

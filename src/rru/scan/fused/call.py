@@ -10,6 +10,10 @@ from torch import Tensor
 from rru.scan.fused import forms
 from rru.scan.fused.forms import Form
 
+MOST_STATE, MOST_UNITS = 128, 1024
+"""The largest n and g of an RRU whose whole loop is one kernel. A program must hold the states, and a few units'
+weights, in registers. The weights then take at most 1 MB, which stays in the second-level cache of every GPU that
+Triton supports."""
 Described = list[tuple[tuple[int, ...], torch.dtype]]
 """Shapes and dtypes of tensors."""
 
@@ -113,3 +117,8 @@ def over_steps(gradient: Tensor, values: Tensor, out: Tensor | None = None) -> T
 def summed(gradient: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns a bias gradient (out,): gradient (T, B, out) summed over T and B."""
     return gradient.sum((0, 1), dtype=dtype)
+
+
+def may_use_tf32() -> bool:
+    """Returns whether torch was allowed to multiply float32 in TF32, which is faster and less exact, on GPUs."""
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")

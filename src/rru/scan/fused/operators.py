@@ -1,5 +1,6 @@
 """The fused scans as torch operators with autograd: `rru::fused_forward` and `rru::fused_backward`."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -27,6 +28,11 @@ def _allocate(call: Call, cell: FusedCell) -> list[Tensor]:
     return [call.x.new_empty(shape, dtype=dtype) for shape, dtype in cell.saved(call)] if call.save else []
 
 
+def _current(device: torch.device) -> AbstractContextManager[Any]:
+    """Returns a context in which a device is the current one: Triton launches on that, wherever the tensors are."""
+    return torch.accelerator.device_index(device.index)  # nothing to do for None, the index of a CPU
+
+
 @torch.library.custom_op("rru::fused_forward", mutates_args=())
 def forward(
     kernel: str,
@@ -49,7 +55,7 @@ def forward(
     known = NATIVE_CELLS[kernel].Options(*options)
     call = Call(x, state, weights, lengths, seed, dropout, known, reverse, save, autocast)
     saved = _allocate(call, FUSED_CELLS[kernel])
-    with torch.autocast(x.device.type, enabled=False):
+    with torch.autocast(x.device.type, enabled=False), _current(x.device):
         outputs, last = FUSED_CELLS[kernel].forward(call, saved)
     return [outputs, *saved, *last]
 
@@ -96,7 +102,7 @@ def backward(
     """
     known = NATIVE_CELLS[kernel].Options(*options)
     call = Call(x, state, weights, lengths, seed, dropout, known, reverse, True, autocast)
-    with torch.autocast(x.device.type, enabled=False):
+    with torch.autocast(x.device.type, enabled=False), _current(x.device):
         found = FUSED_CELLS[kernel].backward(call, saved, gradients)
     return [gradient.to(like.dtype).contiguous() for gradient, like in zip(found, [x, *state, *weights], strict=True)]
 

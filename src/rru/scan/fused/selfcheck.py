@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from rru.scan import reference
+from rru.scan.fused.call import MOST_STATE, MOST_UNITS, may_use_tf32
 from rru.scan.operator import registered
 
 _STEPS, _BATCH = 3, 2
-_SMALL, _WIDE = 7, 130  # hidden sizes on either side of the limit below which the whole loop is one kernel
+_SMALL, _WIDE = 7, MOST_STATE + 2  # hidden sizes on either side of the limit up to which the whole loop is one kernel
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _verdicts: dict[tuple[Any, ...], bool] = {}
 
@@ -95,7 +96,7 @@ def _tolerance(dtype: torch.dtype, autocast: torch.dtype | None) -> float:
         return 5e-2
     if dtype == torch.float64:
         return 1e-9
-    return 2e-3 if torch.get_float32_matmul_precision() == "highest" else 2e-2  # TF32 may be in use
+    return 2e-2 if may_use_tf32() else 2e-3
 
 
 def _difference(names: list[str], found: list[Tensor], wanted: list[Tensor], tolerance: float) -> str:
@@ -108,9 +109,10 @@ def _difference(names: list[str], found: list[Tensor], wanted: list[Tensor], tol
 
 
 def _tiny(options: str) -> str:
-    """Returns the options of a small cell of the same kind."""
+    """Returns the options of a small cell of the same kind that runs the same kernels."""
     given = json.loads(options)
-    size = _SMALL if given["hidden_size"] < _WIDE else _WIDE
+    units = given.get("expansion", 0) * (given["input_size"] + given["hidden_size"])
+    size = _WIDE if given["hidden_size"] > MOST_STATE or round(units) > MOST_UNITS else _SMALL
     of_rru = {"output_size": 4, "expansion": 2.0} if "expansion" in given else {}
     return json.dumps(given | {"input_size": 5, "hidden_size": size} | of_rru)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rru.scan.fused import triton_gru
 from rru.scan.fused import triton_kernels as kernels
+from rru.scan.fused.call import may_use_tf32
 
 
 class Mask(NamedTuple):
@@ -252,4 +253,4 @@ def _tiles(rows: Tensor) -> tuple[int, int]:
 
 def precision() -> str:
     """Returns how Triton's products of float32 are computed: as torch's own."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    return "tf32" if may_use_tf32() else "ieee"

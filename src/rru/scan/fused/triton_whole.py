@@ -15,13 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from rru.scan.fused import triton_form
-from rru.scan.fused.call import Call
+from rru.scan.fused.call import MOST_STATE, MOST_UNITS, Call
 from rru.scan.fused.triton_gru import are_running, drop_tile
 from rru.scan.fused.triton_kernels import load
 
-MOST = {"n": 128, "g": 1024}
-"""The largest layer: a program must hold the states, and a few units' weights, in registers. The weights then take at
-most 1 MB, which stays in the second-level cache of every GPU that Triton supports."""
 ROWS, UNITS = 16, 16  # sequences per program (the least that tensor cores multiply), units at a time
 
 
@@ -29,7 +26,7 @@ def fits(call: Call) -> bool:
     """Returns whether the whole loop can run in one kernel."""
     options, n = call.options, call.sizes[3]
     simple = options.relu_layers == 1 and not options.activate_outputs
-    return simple and n <= MOST["n"] and options.expanded_size <= MOST["g"]
+    return simple and n <= MOST_STATE and options.expanded_size <= MOST_UNITS
 
 
 def _constants(call: Call) -> dict[str, Any]:

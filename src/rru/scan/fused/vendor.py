@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan.recording import transform
 from rru.scan.reference import State
 
 
@@ -15,7 +16,8 @@ def computes(cell: Any, inputs: Tensor, lengths: Tensor | None, seed: Tensor | N
     It takes lengths only from the host, and not as an operator of a graph: then the fused scan is better.
     """
     known = cell.kernel == "lstm" or (cell.kernel == "gru" and cell.reset_after)
-    return known and seed is None and lengths is None and inputs.is_cuda and not torch.compiler.is_compiling()
+    plain = seed is None and lengths is None and inputs.is_cuda
+    return known and plain and not torch.compiler.is_compiling() and not transform()
 
 
 def scan(cell: Any, inputs: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:

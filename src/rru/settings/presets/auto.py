@@ -76,7 +76,7 @@ def _sequences(kind: str, statistics: Mapping[str, Any]) -> Tables:
         steps=steps,
         context=statistics["longest"],
         batch=_power_of_two(sequences / 10, LEAST_BATCH, MOST_BATCH),
-        budget=_between(steps * 2, 20_000, 300_000),
+        budget=max(_between(steps * 2, 20_000, 300_000), _room(statistics.get("columns", 0), 128)),
         dropout=_by_size(steps, (100_000, 0.3), (0, 0.2)),
     )
 
@@ -89,7 +89,7 @@ def _series(kind: str, statistics: Mapping[str, Any]) -> Tables:
         steps=windows,
         context=min(_between(2 * max(statistics["season"], horizon), 16, 400), longest),
         batch=_power_of_two(steps / 8, 8, MOST_BATCH // 2),
-        budget=_between(10 * steps, 4_000, 100_000) + 50 * statistics["inputs"],
+        budget=max(_between(10 * steps, 4_000, 100_000) + 50 * statistics["inputs"], _room(statistics["inputs"], 16)),
         dropout=_by_size(steps, (5_000, 0.5), (50_000, 0.3), (0, 0.1)),
     )
     found["task"] |= {"limit": MOST_WINDOWS} if steps > MOST_WINDOWS else {}
@@ -154,6 +154,11 @@ def smoke(kind: str, statistics: Mapping[str, Any]) -> Tables:
     limits = {"limit": 2000, "evaluation_limit": 500} if language else {"limit": 32, "evaluation_limit": 16}
     task = {"context": 16, "batch_size": 8, **limits} if language else {"batch_size": 8, **limits}
     return {"task": task, "model": model, "optimiser": {"lr": 0.005}, "schedule": {"epochs": 2}}
+
+
+def _room(inputs: int, outputs: int) -> int:
+    """Returns a budget with room for the RRU, whose size grows with the square of the number of inputs."""
+    return 3 * (inputs + 16) * (inputs + 16 + outputs)
 
 
 def _between(value: int, low: int, high: int) -> int:
