@@ -105,10 +105,7 @@ def _find_each(data_set: DataSet, folder: Path) -> Iterator[Part]:
     for remote in data_set.files:
         stem = remote.name.removesuffix(".gz").removesuffix(".zip")
         dotted = stem.replace("-idx", ".idx")  # some tools write train-images.idx3-ubyte
-        published = (
-            remote.name,
-            remote.name.removeprefix(stem)[1:] or "raw",
-        )  # first, so that `fetch` mends what is found
+        published = remote.name, remote.name.removeprefix(stem)[1:] or "raw"  # first: `fetch` can replace it
         others = (stem, "raw"), (stem + ".gz", "gz"), (stem + ".zip", "zip"), (dotted, "raw"), (dotted + ".gz", "gz")
         if hit := _first_file(data_set, folder, (published, *others)):
             yield Part(remote, *hit, member=stem if hit[1] == "zip" else "")
