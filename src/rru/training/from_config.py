@@ -164,12 +164,7 @@ def _write_companions(run: Run, parts: Assembled) -> None:
     if vocabulary is not None and not (run.path / VOCABULARY).exists():
         write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
     if parts.own is not None and (run.path / ABOUT_DATA).exists():
-        counts, now = about_data(run.path).get("statistics"), parts.own.statistics
-        if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
-            raise RunError(
-                f"{run.path}: its data was divided otherwise when it began, by an earlier version; train it anew, with "
-                "--runs in another folder"
-            )
+        _check_data(run, parts.own)
     elif parts.own is not None:
         content = (json.dumps(dict(parts.own.about), indent=1) + "\n").encode()
         if len(content) > ABOUT_LIMIT:
@@ -191,6 +186,16 @@ def _existing_run(folder: Path, config: Config) -> Run | None:
         raise RunError(f"{folder}: holds a run with other settings ({differ}); choose another folder")
     _check_cell(run)
     return run
+
+
+def _check_data(run: Run, own: OwnData) -> None:
+    """Checks that the user's data is divided as when the run began: an earlier version may have done it otherwise."""
+    counts, now = about_data(run.path).get("statistics"), own.statistics
+    if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
+        raise RunError(
+            f"{run.path}: its data was divided otherwise when it began, by an earlier version; train it anew, with "
+            "--runs in another folder"
+        )
 
 
 def _check_cell(run: Run) -> None:

@@ -87,9 +87,9 @@ def test_several_series_in_one_file_are_scaled_each_by_itself(tmp_path):
 
 def test_where_most_series_grow_in_per_cent_one_with_negative_values_is_seen_as_it_is(tmp_path):
     growing = [round(np.exp(0.05 * n) * (1.2 + np.sin(n)), 4) for n in range(200)]
-    waves = {"a": growing, "b": growing, "below": [-v for v in growing], "around": [np.sin(n) for n in range(200)]}
-    rows = [f"{day},{place}" for place in "abcde" for day in days(growing)]
-    rows += [f"{day},{place}" for place in ("below", "around") for day in days(waves[place])]
+    series = dict.fromkeys("abcde", growing)
+    series |= {"below": [-value for value in growing], "around": [np.sin(n) for n in range(200)]}
+    rows = [f"{day},{place}" for place, values in series.items() for day in days(values)]
     own = load(tmp_path, ["day,load,place", *rows], id="place")
     floors = {name: scaling["floor"] for name, scaling in own.about["series"].items()}
     assert floors["a"] is not None
