@@ -211,3 +211,14 @@ def test_fit_trains_any_model_and_continues_where_it_stopped(tmp_path):
         rru.fit(model(), *loaders(), loss=torch.nn.functional.mse_loss, metric=torch.nn.functional.l1_loss,
                 folder=tmp_path / "part", settings={"optimiser.lr": 0.05, "schedule.epochs": 7})  # fmt: skip
     assert np.isfinite(whole.best)
+
+
+def test_a_missing_step_of_a_single_row_is_missing_and_not_left_out(rru_command, tmp_path):
+    rows = [f"{n},{n + 1},{n % 3},{n % 5},{'up' if n % 2 else 'down'}" for n in range(40)]
+    (tmp_path / "wide.csv").write_text("a,b,c,d,label\n" + "\n".join(rows) + "\n")
+    rru_command("train", "wide.csv", "--label", "label", "--preset", "smoke")
+    folder = only_run(tmp_path / "runs")
+    (tmp_path / "new.csv").write_text("a,b,c,d\n1,,3,5\n")
+    alone = rru_command("classify", folder, "new.csv").splitlines()
+    (tmp_path / "new.csv").write_text("a,b,c,d\n1,,3,5\n2,4,6,8\n")
+    assert rru_command("classify", folder, "new.csv").splitlines()[: len(alone)] == alone
