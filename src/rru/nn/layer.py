@@ -11,7 +11,6 @@ from rru import scan
 from rru.nn import checks
 from rru.nn.cell import Cell, PublicState
 from rru.nn.options import MOST_PARTS, Option, declared, parameters_of
-from rru.nn.pairs import refuse_pair
 from rru.nn.signatures import describe, refuse_unknown
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
@@ -24,7 +23,6 @@ class Layer(nn.Module):
     """
 
     cell_class: ClassVar[type[Cell]]
-    refuses_pairs: ClassVar[bool] = False  # whether `output, (h, c) = layer(x)` is an error
 
     def __init__(
         self,
@@ -136,8 +134,6 @@ class Layer(nn.Module):
         **Returns:** the outputs of the last layer, laid out like `input`, with directions * p features and zeros
         after the end of each sequence; and the final state of every cell, shaped like `state`.
         """
-        if self.refuses_pairs and not torch.compiler.is_compiling():
-            refuse_pair(type(self).__name__)
         state = checks.one_state(state, hx)
         if isinstance(input, PackedSequence):
             if lengths is not None:

@@ -165,4 +165,3 @@ class RRU(Layer):
     """
 
     cell_class = RRUCell
-    refuses_pairs = True
