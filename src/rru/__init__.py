@@ -1,7 +1,7 @@
 """The Residual Recurrent Unit for PyTorch, and the gated cells it is compared with."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rru.inference import fit, load, stream
@@ -50,10 +50,10 @@ __all__ = [
     "stream",
 ]
 
-_OF_INFERENCE = ("fit", "load", "stream")  # the layers need none of what inference imports
+_INFERENCE_NAMES = ("fit", "load", "stream")  # the layers need nothing that inference imports
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what a public name needs when it is first used: torch takes seconds, and the command starts without it."""
     if name in ("nn", "data", "inference", "report"):
         return importlib.import_module(f"rru.{name}")
@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
         return globals().setdefault(name, version("rru"))
     if name not in __all__:
         raise AttributeError(f"module 'rru' has no attribute {name!r}")
-    module = importlib.import_module("rru.inference" if name in _OF_INFERENCE else "rru.nn")
+    module = importlib.import_module("rru.inference" if name in _INFERENCE_NAMES else "rru.nn")
     return globals().setdefault(name, getattr(module, name))
 
 

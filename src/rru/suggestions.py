@@ -7,19 +7,19 @@ from collections.abc import Iterable
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Returns the known name most like `word`; None if none is."""
     names = list(known)
-    found = difflib.get_close_matches(str(word), names, n=1)
-    found += difflib.get_close_matches(str(word).lower().replace("_", "-"), names, n=1)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(str(word), names, n=1)
+    matches += difflib.get_close_matches(str(word).lower().replace("_", "-"), names, n=1)
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns `; did you mean 'jsb'?` for the end of an error; an empty string if no known name is like `word`."""
-    found = closest(word, known)
-    return f"; did you mean {found!r}?" if found else ""
+    match = closest(word, known)
+    return f"; did you mean {match!r}?" if match else ""
 
 
 def known_names(word: str, known: Iterable[str]) -> str:
     """Returns the known names for the end of an error: `did you mean 'lstm'? Known: rru, lstm`."""
     names = list(known)
-    found = closest(word, names)
-    return (f"did you mean {found!r}? " if found else "") + f"Known: {', '.join(names)}"
+    match = closest(word, names)
+    return (f"did you mean {match!r}? " if match else "") + f"Known: {', '.join(names)}"

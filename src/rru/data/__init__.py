@@ -8,9 +8,9 @@ words = data.load("ptb-words", line_ends=True)
 ```
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from rru.data import bach, folder, images, music, reviews, text
 from rru.data.cache import Prepared, prepared
@@ -82,7 +82,7 @@ __all__ = [
 
 Place = Path | str | None
 
-_PREPARE: dict[str, tuple[Callable[[Found, dict[str, Any]], Prepared], Callable[[Prepared], Loaded]]] = {
+_PREPARE: dict[str, tuple[Callable[[Found, Mapping[str, bool]], Prepared], Callable[[Prepared], Loaded]]] = {
     "music": (music.prepare, music.from_prepared),
     "words": (text.prepare_words, text.from_prepared),
     "characters": (text.prepare_characters, text.from_prepared),
@@ -140,9 +140,9 @@ def load(name: str, data_dir: Place = None, **options: bool) -> Loaded:
             raise TypeError(f"{name} takes the options {' and '.join(known)}, True or False; got {option}={value!r}")
     if dataset.embedded:
         return bach.load()
-    found = find(dataset, folder.data_dir(data_dir))
+    files = find(dataset, folder.data_dir(data_dir))
     prepare, from_prepared = _PREPARE[dataset.kind]
     chosen = known | options
     view_of = dataset.view_of
     source = view_of if view_of and dataset.kind == CATALOGUE[view_of].kind else dataset.name
-    return from_prepared(prepared(source, found.paths, chosen, lambda: prepare(found, chosen)))
+    return from_prepared(prepared(source, files.paths, chosen, lambda: prepare(files, chosen)))

@@ -31,11 +31,13 @@ ABANDONED_AFTER = 24 * 60 * 60  # seconds
 class Prepared:
     """Arrays by name, and JSON metadata in `about`."""
 
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, NDArray[Any]]  # of a dtype that each kind of data knows
     about: Mapping[str, Any]
 
 
-def prepared(name: str, sources: Sequence[Path], options: Mapping[str, Any], build: Callable[[], Prepared]) -> Prepared:
+def prepared(
+    name: str, sources: Sequence[Path], options: Mapping[str, bool], build: Callable[[], Prepared]
+) -> Prepared:
     """Returns the arrays that `build` makes, from the cache if they are there and intact.
 
     Warns if the arrays cannot be written to the cache.
@@ -51,7 +53,7 @@ def prepared(name: str, sources: Sequence[Path], options: Mapping[str, Any], bui
     return cached(name, [[_source_hash(path, root) for path in sources], sorted(options.items())], build)
 
 
-def cached(name: str, key: Any, build: Callable[[], Prepared]) -> Prepared:
+def cached(name: str, key: Sequence[object], build: Callable[[], Prepared]) -> Prepared:
     """Returns the arrays that `build` makes, from the cache if they are there and intact.
 
     **Arguments:** `name`: the data set; `key`: everything that `build` depends on, as JSON values; `build`: see
@@ -77,7 +79,7 @@ def _open(folder: Path) -> Prepared | None:
         if int(checksum) != zlib.crc32(content):
             return None
         index = json.loads(content)
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, NDArray[np.generic]] = {}
         for name, expected in index["checksums"].items():
             array = np.load(folder / f"{name}.npy", mmap_mode="r" if expected["size"] else None, allow_pickle=False)
             if array.size != expected["size"] or _checksum(array) != expected["crc32"]:
@@ -126,7 +128,7 @@ def _remove_abandoned(root: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _checksum(array: NDArray[Any]) -> int:
+def _checksum(array: NDArray[np.generic]) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 

@@ -61,7 +61,7 @@ class DataSet:
     licence: str
     citation: str
     files: tuple[RemoteFile, ...]
-    statistics: Mapping[str, Any]
+    statistics: Mapping[str, int | list[int]]
     view_of: str = ""
 
     @property
@@ -79,14 +79,14 @@ class DataSet:
 def _read() -> dict[str, DataSet]:
     text = resources.files("rru.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = tomllib.loads(text)
-    found: dict[str, DataSet] = {}
+    catalogue: dict[str, DataSet] = {}
     for name, table in tables.items():
         base = tables[table["view_of"]] if "view_of" in table else {}
         fields = {**base, **table}
         files = tuple(RemoteFile(**file) for file in fields.pop("files", ()))
         statistics = MappingProxyType(fields.pop("statistics"))
-        found[name] = DataSet(name=name, files=files, statistics=statistics, **fields)
-    return found
+        catalogue[name] = DataSet(name=name, files=files, statistics=statistics, **fields)
+    return catalogue
 
 
 CATALOGUE: Mapping[str, DataSet] = MappingProxyType(_read())

@@ -71,10 +71,10 @@ def _named(variable: str) -> Path:
 
 def find(data_set: DataSet, folder: Path) -> Found:
     """Finds the files of a data set. Raises MissingData if they are not in the folder."""
-    found = present(data_set, folder)
-    if found is None:
+    files = present(data_set, folder)
+    if files is None:
         raise MissingData(data_set, folder)
-    return found
+    return files
 
 
 def present(data_set: DataSet, folder: Path) -> Found | None:
@@ -86,8 +86,8 @@ def present(data_set: DataSet, folder: Path) -> Found | None:
 
 def _search_folders(data_set: DataSet, folder: Path) -> Iterator[Path]:
     """Yields the folders to look in: the published sub-folder, the data folder, and common alternatives."""
-    own = data_set.files[0].path.rpartition("/")[0]
-    names = (own, "", data_set.name, "simple-examples/data", f"{own}/simple-examples/data", "MNIST/raw")
+    published = data_set.files[0].path.rpartition("/")[0]
+    names = (published, "", data_set.name, "simple-examples/data", f"{published}/simple-examples/data", "MNIST/raw")
     yield from dict.fromkeys(folder / name for name in names)
 
 

@@ -1,6 +1,6 @@
 """MNIST images and labels. The last 10,000 training images are the validation split."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from rru.data.streams import content_hash
 VALID_IMAGES = 10_000
 
 
-def prepare(found: Found, options: dict[str, Any]) -> Prepared:
+def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
     """Reads images and labels."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.uint8]] = {}
     for split, (images, labels) in {"train": found.parts[:2], "test": found.parts[2:]}.items():
         arrays[f"{split}_images"] = read_idx(images, (28, 28))
         arrays[f"{split}_labels"] = read_idx(labels, ())

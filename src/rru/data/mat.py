@@ -118,13 +118,13 @@ def read_mat(path: Path) -> dict[str, list[NDArray[np.generic]]]:
 
 def _variables(reader: _Reader) -> Iterator[tuple[str, list[NDArray[np.generic]]]]:
     reader.take(128)
-    left = CONTENT_LIMIT
+    allowed = CONTENT_LIMIT  # bytes
     while reader.at < len(reader.data):
         place = f"variable at offset {reader.at}, "
         kind, payload = reader.element(padded=False)
         if kind == _COMPRESSED:
-            payload = _decompress(payload, left, reader)
-            left -= len(payload)
+            payload = _decompress(payload, allowed, reader)
+            allowed -= len(payload)
             kind, payload = reader.nested(payload, place).element()
         if kind != _MATRIX:
             raise reader.error(f"variable must be a matrix, got type {kind}")

@@ -19,11 +19,12 @@ from rru.extras import extra
 FILE_LIMIT = 1 << 20  # bytes
 STEP_LIMIT = 4096
 DRUM_CHANNEL = 9
-FINEST = 4  # parts of a step
+MAX_PARTS = 4  # of a step
 OFF_GRID = 0.05  # of a step: how far from the grid a note may start or end
 _HUGE_NUMBER = re.compile(rb"[\x80-\xff]{2048}")  # valid numbers have 4 bytes; mido takes minutes for such a one
 
 Roll = NDArray[np.uint8]
+Timed = tuple[float, int, Any]  # tick, number of the track, message of mido, which has no types
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def roll_of(
         raise DataError(file, f"must have at most {limit} steps, got {length / step:.0f}")
     roll = np.zeros((int(np.ceil(length / step)) + 1, KEYS), np.uint8)
     last: dict[int, tuple[int, int]] = {}  # first step of the last note of each key, and the step after it
-    for note, start, end in sorted(notes.held, key=lambda one: one[1]):
+    for note, start, end in sorted(notes.held, key=lambda note: note[1]):
         if not LOWEST_NOTE <= note < LOWEST_NOTE + KEYS:
             continue
         first = math.ceil(start / step - 0.5)
@@ -103,25 +104,23 @@ def roll_of(
 
 
 def grid(path: Path, steps_per_beat: int) -> int:
-    """Returns into how many parts to divide a step for the notes of a MIDI file: at most `FINEST`.
+    """Return how many parts to divide a step into, so that the notes of a MIDI file fit the grid.
 
-    These are the fewest parts between which all notes start and end. If there are none, as notes are often shortened a
-    little, those between which all notes start. A recording, which fits no grid, gets the finest.
+    This is the smallest number, up to `MAX_PARTS`, with which all notes start and end on the grid. If there is none,
+    because notes are often shortened a little, only the starts count. A recording fits no grid and gets `MAX_PARTS`.
 
     **Arguments:** see `read_midi`.
     """
-    found = notes_in(read_file(path, FILE_LIMIT), path)
-    held, ticks = found.held, found.ticks
-    if not held:
+    notes = notes_in(read_file(path, FILE_LIMIT), path)
+    if not notes.held:
         return 1
-    starts, ends = (
-        np.array(times) * steps_per_beat / ticks for times in zip(*(note[1:] for note in held), strict=True)
-    )
+    times_in_ticks = zip(*(note[1:] for note in notes.held), strict=True)
+    starts, ends = (np.array(times) * steps_per_beat / notes.ticks for times in times_in_ticks)
     for times in (np.concatenate([starts, ends]), starts):
-        for parts in range(1, FINEST + 1):
+        for parts in range(1, MAX_PARTS + 1):
             if (np.abs(times - np.round(times * parts) / parts) < OFF_GRID).all():
                 return parts
-    return FINEST
+    return MAX_PARTS
 
 
 def notes_in(content: bytes, file: Path | str) -> Notes:
@@ -151,7 +150,7 @@ def notes_in(content: bytes, file: Path | str) -> Notes:
     )
 
 
-def _held(messages: list[tuple[float, int, Any]]) -> list[tuple[int, float, float]]:
+def _held(messages: list[Timed]) -> list[tuple[int, float, float]]:
     """Returns note, start and end (in ticks) of every note, from messages in the order of time."""
     open_notes: dict[tuple[int, int, int], float] = {}  # by track too: several tracks may share a channel
     held = []
@@ -167,8 +166,8 @@ def _held(messages: list[tuple[float, int, Any]]) -> list[tuple[int, float, floa
     return held + [(note, start, last) for (_, _, note), start in open_notes.items()]
 
 
-def _timed(track: Iterable[Any], number: int) -> list[tuple[float, int, Any]]:
-    """A track's messages, each with the tick it is at and the track's number."""
+def _timed(track: Iterable[Any], number: int) -> list[Timed]:
+    """Return a track's messages, each with the tick it is at and the track's number."""
     now, timed = 0.0, []
     for message in track:
         now += message.time

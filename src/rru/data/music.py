@@ -1,5 +1,6 @@
 """Music data sets: piano rolls from .mat files, or from the original pickles of MIDI notes."""
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ STEP_LIMIT = 2_000_000  # per file; the largest data set has a fraction of that
 NOTE_LIMIT = 20_000_000
 
 
-def prepare(found: Found, options: dict[str, Any]) -> Prepared:
+def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
     """Reads the pieces, concatenated per split, with their offsets."""
     (part,) = found.parts
     read = _from_mat if part.form == "mat" else _from_pickle
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     for split, pieces in read(part.path).items():
         lengths = [len(piece) for piece in pieces]
         arrays[f"{split}_rolls"] = np.concatenate([np.zeros((0, KEYS), np.uint8), *pieces])
@@ -55,7 +56,7 @@ def _from_mat(path: Path) -> dict[str, list[NDArray[np.uint8]]]:
     return splits
 
 
-def _roll_from_matrix(piece: NDArray[Any], path: Path, place: str) -> NDArray[np.uint8]:
+def _roll_from_matrix(piece: NDArray[np.generic], path: Path, place: str) -> NDArray[np.uint8]:
     if piece.size == 0:
         return np.zeros((0, KEYS), np.uint8)
     if piece.shape[1] != KEYS:
@@ -77,7 +78,7 @@ def _from_pickle(path: Path) -> dict[str, list[NDArray[np.uint8]]]:
     }
 
 
-def _check_size(data: dict[str, Any], path: Path) -> None:
+def _check_size(data: Mapping[str, object], path: Path) -> None:
     """Counts steps and notes before allocating: a small file can refer to one list a million times."""
     steps = notes = 0
     for split in SPLITS:
@@ -92,7 +93,7 @@ def _check_size(data: dict[str, Any], path: Path) -> None:
                 raise DataError(path, f"has more than {STEP_LIMIT} steps or {NOTE_LIMIT} notes", place)
 
 
-def _roll_from_notes(piece: list[Any], path: Path, place: str) -> NDArray[np.uint8]:
+def _roll_from_notes(piece: Sequence[Any], path: Path, place: str) -> NDArray[np.uint8]:
     """Builds a piano roll from the list of MIDI notes at each step."""
     roll = np.zeros((len(piece), KEYS), np.uint8)
     for index, step in enumerate(piece):
@@ -105,7 +106,7 @@ def _roll_from_notes(piece: list[Any], path: Path, place: str) -> NDArray[np.uin
     return roll
 
 
-def _sequence(value: Any, path: Path, place: str) -> list[Any] | tuple[Any, ...]:
+def _sequence(value: object, path: Path, place: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise DataError(path, f"must be a list or tuple, got {type(value).__name__}", place)
     return value

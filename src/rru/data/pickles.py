@@ -7,7 +7,6 @@ harmless ones on its own stack and rejects the file at any other.
 import pickletools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rru.data.errors import DataError
 from rru.data.streams import data_errors, read_file
@@ -32,8 +31,8 @@ class _StackMachine:
     """Runs the opcodes that build plain data."""
 
     def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.stack: list[object] = []
+        self.memo: dict[object, object] = {}
         self.actions: dict[str, Callable[[], None]] = {
             "MARK": lambda: self.stack.append(_MARK),
             "EMPTY_LIST": lambda: self.stack.append([]),
@@ -52,19 +51,19 @@ class _StackMachine:
             "MEMOIZE": lambda: self.memo.__setitem__(len(self.memo), self.top()),
         }
 
-    def top(self) -> Any:
+    def top(self) -> object:
         if not self.stack or self.stack[-1] is _MARK:
             raise ValueError("pops from an empty stack")
         return self.stack[-1]
 
-    def pop(self, count: int) -> list[Any]:
+    def pop(self, count: int) -> list[object]:
         taken = self.stack[-count:]
         if len(taken) < count or any(value is _MARK for value in taken):
             raise ValueError("pops from an empty stack")
         del self.stack[-count:]
         return taken
 
-    def pop_to_mark(self) -> list[Any]:
+    def pop_to_mark(self) -> list[object]:
         for at in range(len(self.stack) - 1, -1, -1):
             if self.stack[at] is _MARK:
                 taken = self.stack[at + 1 :]
@@ -72,25 +71,25 @@ class _StackMachine:
                 return taken
         raise ValueError("needs a MARK on the stack")
 
-    def extend(self, values: list[Any]) -> None:
+    def extend(self, values: list[object]) -> None:
         target = self.top()
         if not isinstance(target, list):
             raise ValueError(f"needs a list, got {type(target).__name__}")
         target.extend(values)
 
-    def set_items(self, pairs: list[Any]) -> None:
+    def set_items(self, pairs: list[object]) -> None:
         target = self.pop(1)[0]
         if not isinstance(target, dict):
             raise ValueError(f"needs a dict, got {type(target).__name__}")
         self.put_items(target, pairs)
 
-    def put_items(self, target: dict[str, Any], pairs: list[Any]) -> None:
+    def put_items(self, target: dict[object, object], pairs: list[object]) -> None:
         if len(pairs) % 2 or not all(isinstance(key, str) for key in pairs[::2]):
             raise ValueError("needs pairs of string keys and values")
         target.update(zip(pairs[::2], pairs[1::2], strict=True))
         self.stack.append(target)
 
-    def run(self, name: str, argument: Any) -> bool:
+    def run(self, name: str, argument: object) -> bool:
         """Runs one opcode. Returns False if it is not supported."""
         if name in _VALUES:
             self.stack.append(argument)
@@ -107,7 +106,7 @@ class _StackMachine:
         return True
 
 
-def read_pickle(path: Path) -> Any:
+def read_pickle(path: Path) -> object:
     """Reads plain data from a pickle. Raises DataError if it contains anything else."""
     data = read_file(path, FILE_LIMIT)
     machine, at, objects = _StackMachine(), 0, 0
@@ -127,7 +126,7 @@ def read_pickle(path: Path) -> Any:
     raise DataError(path, "pickle is truncated: no STOP at the end", f"offset {at}")
 
 
-def _execute(machine: _StackMachine, name: str, argument: Any, path: Path, place: str) -> None:
+def _execute(machine: _StackMachine, name: str, argument: object, path: Path, place: str) -> None:
     try:
         supported = machine.run(name, argument)
     except ValueError as error:

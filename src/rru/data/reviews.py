@@ -2,10 +2,9 @@
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +59,7 @@ class _ChunkIds(dict[str, tuple[int, ...]]):
         return ids
 
 
-def prepare(found: Found, options: dict[str, Any]) -> Prepared:
+def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
     """Reads, splits and encodes the reviews. The vocabulary comes from the training split."""
     (part,) = found.parts
     chunk_ids = _ChunkIds()
@@ -77,7 +76,7 @@ def prepare(found: Found, options: dict[str, Any]) -> Prepared:
     splits = _split(reviews)
     _check_counts(part, splits, found.data_set.statistics["reviews"] if options["verify"] else None)
     vocabulary, token_of_word = _vocabulary([reviews[key] for key in splits["train"]], list(chunk_ids.words))
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     for split, keys in splits.items():
         texts = [np.frombuffer(reviews[key], np.int32) for key in keys]
         arrays[f"{split}_tokens"] = token_of_word[np.concatenate(texts)]
@@ -94,7 +93,7 @@ def from_prepared(ready: Prepared) -> Reviews:
     return Reviews(splits["train"], splits["valid"], splits["test"], vocabulary)
 
 
-def _split(reviews: dict[Key, Any]) -> dict[str, list[Key]]:
+def _split(reviews: Iterable[Key]) -> dict[str, list[Key]]:
     """Holds out the last fifth of the training reviews of each label, by number, for validation.
 
     Reviews of the same film have consecutive numbers, so at most one film per label is in both splits. A random split
@@ -103,14 +102,14 @@ def _split(reviews: dict[Key, Any]) -> dict[str, list[Key]]:
     splits: dict[str, list[Key]] = {"train": [], "valid": [], "test": []}
     for label in range(len(LABELS)):
         training = sorted(key for key in reviews if key[:2] == ("train", label))
-        kept = len(training) - len(training) // 5
-        splits["train"] += training[:kept]
-        splits["valid"] += training[kept:]
+        train_size = len(training) - len(training) // 5
+        splits["train"] += training[:train_size]
+        splits["valid"] += training[train_size:]
     splits["test"] = sorted(key for key in reviews if key[0] == "test")
     return splits
 
 
-def _check_counts(part: Part, splits: dict[str, list[Key]], expected: list[int] | None) -> None:
+def _check_counts(part: Part, splits: dict[str, list[Key]], expected: object) -> None:
     for split, keys in splits.items():
         for label, name in enumerate(LABELS):
             if not any(key[1] == label for key in keys):

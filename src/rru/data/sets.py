@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rru.data.vocabulary import Vocabulary
+from rru.data.vocabulary import Tokens, Vocabulary
 
 SPLITS = ("train", "valid", "test")
 KEYS = 88  # of a piano
@@ -27,9 +27,9 @@ class Music:
 class Text:
     """One long text per split, as token ids (T,) of the smallest integer type that holds the vocabulary."""
 
-    train: NDArray[Any]
-    valid: NDArray[Any]
-    test: NDArray[Any]
+    train: Tokens
+    valid: Tokens
+    test: Tokens
     vocabulary: Vocabulary
 
 
@@ -40,14 +40,14 @@ class LabelledTexts:
     **Arguments:** `tokens` (total,), `offsets` (N + 1,), `labels` (N,): indices of classes.
     """
 
-    tokens: NDArray[Any]
+    tokens: Tokens
     offsets: NDArray[np.int64]
-    labels: NDArray[Any]
+    labels: NDArray[np.integer]
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[Any], int]:
+    def __getitem__(self, index: int) -> tuple[Tokens, int]:
         """Returns the tokens (T,) and the label of one text."""
         index = range(len(self))[index]
         return self.tokens[self.offsets[index] : self.offsets[index + 1]], int(self.labels[index])

@@ -42,12 +42,12 @@ def read_file(path: Path, limit: int) -> bytes:
 def checked_size(path: Path, limit: int) -> int:
     """Returns the size of a file. Raises DataError if it is larger than `limit` bytes, or a pipe or device."""
     with data_errors(path):
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for its other end
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
             raise DataError(path, "must be a file, is a folder, a pipe or a device")
-        if found.st_size > limit:
-            raise DataError(path, f"has {found.st_size} bytes, more than the limit of {limit}")
-        return found.st_size
+        if status.st_size > limit:
+            raise DataError(path, f"has {status.st_size} bytes, more than the limit of {limit}")
+        return status.st_size
 
 
 class LimitedReader:

@@ -1,7 +1,11 @@
 """Read the members of a tar archive as streams, in one pass. Nothing is extracted, so member names cannot do harm.
 
-The standard library's `tarfile` takes three times as long for the 50,000 small files of IMDB, and a long member name in
-an archive can make it allocate any amount of memory.
+Python's `tarfile` is not used, not even in streaming mode with limits:
+
+- It reads the map of a sparse file into a list before it returns the member, and no public hook can stop it. An archive
+  of 73 kB takes 0.7 GB and 8 seconds.
+- It stops silently at a damaged or missing header, as if the archive ended there.
+- It keeps every member in memory, and takes three times as long for the 50,000 small files of IMDB.
 """
 
 import gzip
@@ -29,25 +33,24 @@ class Member:
 
     def __init__(self, archive: "_Archive", size: int) -> None:
         self.archive = archive
-        self.left = size
+        self.remaining = size
         self.padding = -size % BLOCK
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Reads at most `size` bytes of the member; empty at its end."""
-        data = self.archive.read(min(size, self.left))
-        self.left -= len(data)
+        """Read at most `size` bytes of the member; empty at its end."""
+        data = self.archive.take(min(size, self.remaining))
+        self.remaining -= len(data)
         return data
 
     def skip(self) -> None:
-        """Skips to the end of the member."""
-        while self.left:
-            self.read(CHUNK)
-        self.archive.read(self.padding)
-        self.padding = 0
+        """Skip to the end of the member."""
+        while self.remaining:
+            self.read()
+        self.archive.take(self.padding)
 
 
 class _Archive:
-    """The decompressed archive. A read returns exactly the requested bytes or raises."""
+    """The decompressed archive, up to `LIMIT` bytes."""
 
     def __init__(self, stream: Readable, path: Path) -> None:
         self.stream = stream
@@ -57,18 +60,16 @@ class _Archive:
     def read(self, size: int) -> bytes:
         data = self.stream.read(size)
         self.at += len(data)
-        if len(data) < size:
-            raise self.error("the archive is truncated")
         if self.at > LIMIT:
             raise self.error(f"the archive has more than {LIMIT} bytes")
         return data
 
-    def drain(self) -> None:
-        """Reads to the end, where gzip checks the checksum."""
-        while chunk := self.stream.read(CHUNK):
-            self.at += len(chunk)
-            if self.at > LIMIT:
-                raise self.error(f"the archive has more than {LIMIT} bytes")
+    def take(self, size: int) -> bytes:
+        """Read exactly `size` bytes."""
+        data = self.read(size)
+        if len(data) < size:
+            raise self.error("the archive is truncated")
+        return data
 
     def error(self, reason: str) -> DataError:
         return DataError(self.path, reason, f"offset {self.at} of the decompressed archive")
@@ -83,7 +84,7 @@ def tar_files(path: Path) -> Iterator[tuple[str, Member]]:
         file.seek(0)
         archive = _Archive(gzip.GzipFile(fileobj=file) if gzipped else file, path)
         long_name = ""  # of the next member
-        while any(header := archive.read(BLOCK)):
+        while any(header := archive.take(BLOCK)):
             kind, size = _parse_header(header, archive)
             member = Member(archive, size)
             if kind in b"Lx":  # GNU and POSIX headers with a long name for the next member
@@ -95,7 +96,8 @@ def tar_files(path: Path) -> Iterator[tuple[str, Member]]:
                     yield (long_name or _short_name(header)).removeprefix("./"), member
                 long_name = ""
             member.skip()
-        archive.drain()
+        while archive.read(CHUNK):  # at the end, gzip checks the checksum
+            pass
 
 
 def _parse_header(header: bytes, archive: _Archive) -> tuple[bytes, int]:

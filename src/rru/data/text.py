@@ -1,8 +1,8 @@
 """Text data sets as token ids: the Penn Treebank by words or characters, enwik8 and text8 by bytes."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,14 @@ from rru.data.folder import Found, Part
 from rru.data.sets import SPLITS, Text
 from rru.data.streams import decode_text, read_part
 from rru.data.tar import CHUNK
-from rru.data.vocabulary import Vocabulary
+from rru.data.vocabulary import Tokens, Vocabulary
 
 LINE_END = "<eos>"
 TREEBANK_LIMIT = 1 << 25  # bytes per file
 BYTES_LIMIT = 1 << 28
 
 
-def prepare_words(found: Found, options: dict[str, Any]) -> Prepared:
+def prepare_words(found: Found, options: Mapping[str, bool]) -> Prepared:
     """Encodes Penn Treebank words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
     texts = [_read_treebank(part, options) for part in found.parts]
     if options["line_ends"]:
@@ -28,7 +28,7 @@ def prepare_words(found: Found, options: dict[str, Any]) -> Prepared:
     return _encode([text.split() for text in texts], "words")
 
 
-def prepare_characters(found: Found, options: dict[str, Any]) -> Prepared:
+def prepare_characters(found: Found, options: Mapping[str, bool]) -> Prepared:
     """Encodes Penn Treebank characters, as in the published character files."""
     texts = [_read_treebank(part, options) for part in found.parts]
     return _encode([published_characters(text).split() for text in texts], "characters")
@@ -40,7 +40,7 @@ def published_characters(words: str) -> str:
     return "".join(" ".join(line.strip().replace(" ", "_")) + " \n " for line in lines)
 
 
-def _read_treebank(part: Part, options: dict[str, Any]) -> str:
+def _read_treebank(part: Part, options: Mapping[str, bool]) -> str:
     data = read_part(part, TREEBANK_LIMIT, options["verify"])
     text = decode_text(data, part.path, f"member {part.member}" if part.member else "")
     if not text.strip():
@@ -56,7 +56,7 @@ def _encode(splits: list[list[str]], kind: str) -> Prepared:
     return Prepared(arrays, {"vocabulary": vocabulary.fields()})
 
 
-def prepare_bytes(found: Found, options: dict[str, Any]) -> Prepared:
+def prepare_bytes(found: Found, options: Mapping[str, bool]) -> Prepared:
     """Encodes a text by bytes, split 90/5/5 in order. The vocabulary is the bytes of the training split."""
     (part,) = found.parts
     data = np.frombuffer(read_part(part, BYTES_LIMIT, options["verify"]), np.uint8)
@@ -76,7 +76,7 @@ def prepare_bytes(found: Found, options: dict[str, Any]) -> Prepared:
     return Prepared(arrays, {"vocabulary": vocabulary.fields()})
 
 
-def _map_bytes(data: NDArray[np.uint8], token_of_byte: NDArray[Any]) -> NDArray[Any]:
+def _map_bytes(data: NDArray[np.uint8], token_of_byte: Tokens) -> Tokens:
     """Maps bytes to token ids, in place if they fit in a byte, so that a large text is in memory only once."""
     if token_of_byte.dtype != np.uint8:  # more than 254 different bytes, plus padding and unknown
         return token_of_byte[data]

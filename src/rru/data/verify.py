@@ -53,9 +53,9 @@ def verify(data_set: DataSet, folder: Path, watch: Callable[[Path], object] | No
     """
     if data_set.embedded:
         return [FileCheck(Path("rru/data") / f"{data_set.name}.npz", "embedded", "embedded in the package")]
-    found = present(data_set, folder)
+    files = present(data_set, folder)
     checks = []
-    for part in found.parts if found else [Part(file, folder / file.path, "") for file in data_set.files]:
+    for part in files.parts if files else [Part(file, folder / file.path, "") for file in data_set.files]:
         if watch is not None:
             watch(part.path)
         try:

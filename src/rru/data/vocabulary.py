@@ -1,25 +1,26 @@
 """Vocabularies: map tokens to ids and back. A run saves its vocabulary with its weights."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.streams import data_errors, read_file
-from rru.files import parse_json
+from rru.files import parse_json, write_file
+
+Tokens = NDArray[np.unsignedinteger]
+"""Token ids, of the smallest type that holds the vocabulary."""
 
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
 FILE_LIMIT = 1 << 26  # bytes
-MOST_VALUES = 1_600_000  # of vocabulary.json: a million tokens, of which some have commas
+MAX_VALUES = 1_600_000  # in vocabulary.json: a million tokens, some with commas
 
 _KINDS = ("words", "words and punctuation", "characters", "code points", "bytes")
 _TOKEN = re.compile(r"<\w+>|\w+(?:['\u2019-]\w+)*|[^\w\s]")
@@ -67,20 +68,20 @@ class Vocabulary:
         return {token: index for index, token in enumerate(self.tokens)}
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.unsignedinteger]:
         """The smallest integer type that holds every id."""
         return np.min_scalar_type(len(self.tokens) - 1)
 
-    def numbers(self, tokens: Sequence[str]) -> NDArray[Any]:
+    def numbers(self, tokens: Sequence[str]) -> Tokens:
         """Returns the ids of tokens, (len(tokens),)."""
         ids, unknown = self.ids, self.unknown
         return np.fromiter((ids.get(token, unknown) for token in tokens), self.dtype, len(tokens))
 
-    def encode(self, text: str) -> NDArray[Any]:
+    def encode(self, text: str) -> Tokens:
         """Splits a text into tokens and returns their ids, (T,)."""
         return self.numbers(tokens_of(text, self.kind))
 
-    def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
+    def decode(self, ids: Iterable[int] | NDArray[np.integer]) -> str:
         """Returns the text of ids (T,), without padding."""
         numbers = ids.tolist() if isinstance(ids, np.ndarray) else ids  # iterating over a NumPy array is slow
         tokens = [self.tokens[number] for number in numbers if number != self.padding]
@@ -101,19 +102,13 @@ class Vocabulary:
         words = self.kind in ("words", "words and punctuation")
         return words and not (self.kind != "words" and self.tokens[token] in _CLOSING)
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """Returns the vocabulary as a JSON object."""
         return {"kind": self.kind, "padding": self.padding, "unknown": self.unknown, "tokens": list(self.tokens)}
 
     def save(self, path: Path | str) -> None:
         """Writes the vocabulary to a JSON file, atomically."""
-        path = Path(path)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            temporary.write_text(json.dumps(self.fields(), ensure_ascii=True) + "\n", encoding="ascii")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_file(Path(path), f"{json.dumps(self.fields())}\n".encode("ascii"))
 
     @classmethod
     def load(cls, path: Path | str) -> "Vocabulary":
@@ -121,10 +116,10 @@ class Vocabulary:
         path = Path(path)
         data = read_file(path, FILE_LIMIT)
         with data_errors(path):
-            return cls.from_fields(parse_json(data, MOST_VALUES), path)
+            return cls.from_fields(parse_json(data, MAX_VALUES), path)
 
     @classmethod
-    def from_fields(cls, fields: Any, file: Path | str) -> "Vocabulary":
+    def from_fields(cls, fields: object, file: Path | str) -> "Vocabulary":
         """Builds a vocabulary from a JSON object; `file` is named in errors."""
         if not isinstance(fields, dict) or set(fields) != {"kind", "padding", "unknown", "tokens"}:
             raise DataError(file, "must be an object with kind, padding, unknown and tokens")

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 
 from rru import scan
 from rru.nn import checks
+from rru.nn.checks import PublicState
 from rru.nn.options import Declared, Option, declared, parameters_of
 from rru.nn.signatures import describe, refuse_unknown
 from rru.scan.dropout import dropout_seed
 from rru.scan.reference import State
-
-PublicState = Tensor | tuple[Tensor, ...]
-"""A state as users see it: one tensor (RRU, GRU), or a tuple if the cell has several (LSTM)."""
 
 _ONE_STEP = {1: "(input_size,)", 2: "(batch, input_size)"}
 
@@ -33,10 +31,10 @@ class CellOptions(TypedDict, total=False):
 def _option(name: str) -> property:
     """Returns a read-only property for one of the cell's options."""
 
-    def get(cell: "Cell") -> Any:
+    def get(cell: "Cell") -> object:
         return cell._options[name]
 
-    def refuse(cell: "Cell", value: Any) -> None:
+    def refuse(cell: "Cell", value: object) -> None:
         raise AttributeError(
             f"{name} of a {cell.built_as.__name__} is fixed at {cell._options[name]!r}: create a new cell to change it"
         )
@@ -56,6 +54,8 @@ class Cell(nn.Module, ABC):
     **Shapes:** B = batch, m = `input_size`, n = `hidden_size`, p = `output_size`.
     """
 
+    input_size: int
+    hidden_size: int
     state_names: ClassVar[tuple[str, ...]] = ("h",)
     name: ClassVar[str | None] = None  # set by `register_cell`
     kernel: ClassVar[str | None] = None  # name of the native scan; applies to this class only, not to subclasses
@@ -93,13 +93,13 @@ class Cell(nn.Module, ABC):
         named = [name for name in inspect.signature(type(self)).parameters if name in options]
         self.options = json.dumps({name: self._options[name] for name in named})
         self.weight_shapes = {name: torch.Size(size) for name, size in self.shapes().items()}
-        own_kernel = vars(type(self)).get("kernel")
-        self.native_step = None if own_kernel is None else scan.NativeStep(self)
+        has_kernel = vars(type(self)).get("kernel") is not None
+        self.native_step = scan.NativeStep(self) if has_kernel else None
         for name, size in self.weight_shapes.items():
             self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
         self.reset_parameters()
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         cls.arguments = cls.arguments | declared(cls)
         for name in cls.arguments:
@@ -107,7 +107,7 @@ class Cell(nn.Module, ABC):
                 setattr(cls, name, _option(name))
         describe(cls, parameters_of(cls).values(), cls.arguments)
 
-    def _checked(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, options: dict[str, object]) -> dict[str, object]:
         """Returns the options after checking each against its declaration in this class or a base class."""
         cls, signature = type(self), inspect.signature(type(self)).parameters
         refuse_unknown(cls, options, dict.fromkeys([*signature, *self.arguments]))
@@ -160,8 +160,7 @@ class Cell(nn.Module, ABC):
     @property
     def mask_size(self) -> int:
         """The number of features per step that dropout acts on."""
-        size: int = self.hidden_size
-        return size
+        return self.hidden_size
 
     def initial_state(self, batch: int) -> State:
         """Returns the default initial state: a (B, n) tensor for each of `state_names`."""
@@ -182,9 +181,9 @@ class Cell(nn.Module, ABC):
         """
         state = state if hx is None else checks.one_state(state, hx)
         if self.native_step is not None and state is not None and not torch.is_grad_enabled() and not self._drops():
-            done = self.native_step(self, input, (state,) if isinstance(state, Tensor) else state)
-            if done is not None:
-                return done[0], self.public_state(done[1])
+            results = self.native_step(self, input, (state,) if isinstance(state, Tensor) else state)
+            if results is not None:
+                return results[0], self.public_state(results[1])
         checks.input_of(self, input, _ONE_STEP)
         if input.dim() == 1:
             parts = None if state is None else checks.state_of(self, state, (self.hidden_size,), "(hidden_size,)")
@@ -216,15 +215,17 @@ class Cell(nn.Module, ABC):
 
     def weights(self) -> dict[str, Tensor]:
         """Returns the weights by name, in order. Reads each once: a parametrization recomputes it on every read."""
-        own: dict[str, Any] = self._parameters  # faster than getattr, which tries this dict last
-        return {name: own[name] if name in own else getattr(self, name) for name in self.weight_shapes}
+        stored: dict[str, Any] = self._parameters  # faster than getattr, which tries this dict last
+        return {name: stored[name] if name in stored else getattr(self, name) for name in self.weight_shapes}
 
     def some_weight(self) -> Tensor:
         """Returns any parameter, to get device and dtype without computing a parametrized weight."""
-        own = next(iter(self._parameters.values()), None)
-        if own is None:
-            own = next(self.parameters(), None)
-        return getattr(self, next(iter(self.weight_shapes))) if own is None else own  # replicas have no parameters
+        weight = next(iter(self._parameters.values()), None)
+        if weight is None:
+            weight = next(self.parameters(), None)
+        return (
+            getattr(self, next(iter(self.weight_shapes))) if weight is None else weight
+        )  # replicas have no parameters
 
     def bound(self, matrices: torch.dtype | None = None) -> "Cell":
         """Returns a copy of this cell that holds the current weights, for a whole scan.

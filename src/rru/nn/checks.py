@@ -1,12 +1,27 @@
 """Argument checks. Each error names the argument, the value given and what is allowed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from rru.scan.reference import State, autocast_dtype
+
+PublicState = Tensor | tuple[Tensor, ...]
+"""A state as users see it: one tensor (RRU, GRU), or a tuple if the cell has several (LSTM)."""
+
+
+class SizedCell(Protocol):
+    """The part of a cell that the checks of inputs and states read."""
+
+    @property
+    def input_size(self) -> int: ...
+    @property
+    def state_names(self) -> tuple[str, ...]: ...
+    @property
+    def built_as(self) -> type: ...
+    def some_weight(self) -> Tensor: ...
 
 
 def positive(name: str, value: int) -> int:
@@ -25,7 +40,7 @@ def flag(name: str, value: bool) -> bool:
     return value
 
 
-def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     """Returns `value` if it is one of the allowed strings, else raises."""
     if value not in allowed:
         raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
@@ -43,7 +58,7 @@ def shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) ->
 def like_weights(name: str, tensor: Tensor, weight: Tensor) -> None:
     """Raises unless a tensor is on the device of the weights and has their dtype, or one that autocast accepts."""
     if tensor.device != weight.device:
-        raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them by .to()")
+        raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them with .to()")
     if tensor.dtype == weight.dtype and tensor.dtype == torch.float32:
         return  # valid with and without autocast
     allowed = [weight.dtype]
@@ -56,7 +71,7 @@ def like_weights(name: str, tensor: Tensor, weight: Tensor) -> None:
         raise TypeError(f"{name} must be {wanted}, got {tensor.dtype}")
 
 
-def input_of(cell: Any, input: Tensor, ranks: Mapping[int, str]) -> None:
+def input_of(cell: SizedCell, input: Tensor, ranks: Mapping[int, str]) -> None:
     """Raises unless an input has one of the given ranks, `input_size` features, and the weights' dtype and device."""
     if not isinstance(input, Tensor):
         raise TypeError(f"input must be a tensor, got {type(input).__name__}")
@@ -67,17 +82,13 @@ def input_of(cell: Any, input: Tensor, ranks: Mapping[int, str]) -> None:
     like_weights("input", input, cell.some_weight())
 
 
-def state_of(cell: Any, state: Any, expected: tuple[int, ...], meaning: str) -> State:
+def state_of(cell: SizedCell, state: object, expected: tuple[int, ...], meaning: str) -> State:
     """Returns the user's state as a tuple with one tensor per name in `state_names`, after checking their shapes."""
     names = cell.state_names
     if len(names) == 1:
         if not isinstance(state, Tensor):
-            pair = (
-                f": {cell.built_as.__name__} has one state h, not a pair (h, c)"
-                if isinstance(state, tuple | list)
-                else ""
-            )
-            raise TypeError(f"state must be a tensor, got {type(state).__name__}{pair}")
+            hint = f": {cell.built_as.__name__} has one state h, not a pair (h, c)" * isinstance(state, tuple | list)
+            raise TypeError(f"state must be a tensor, got {type(state).__name__}{hint}")
         parts: State = (state,)
     else:
         listed = f"({', '.join(names)})"
@@ -93,7 +104,7 @@ def state_of(cell: Any, state: Any, expected: tuple[int, ...], meaning: str) -> 
     return parts
 
 
-def one_state(state: Any, hx: Any) -> Any:
+def one_state(state: PublicState | None, hx: PublicState | None) -> PublicState | None:
     """Returns the state given as `state` or as `hx`; raises if both were given."""
     if hx is None:
         return state
@@ -102,7 +113,7 @@ def one_state(state: Any, hx: Any) -> Any:
     return hx
 
 
-def refuse_torchs_weight(module: Any, name: str, where: str) -> None:
+def refuse_torchs_weight(module: object, name: str, where: str) -> None:
     """Raises if torch's layers have a weight of this name, which ours have not."""
     if name.startswith(("weight_", "bias_")) or name in ("all_weights", "_all_weights"):
         raise AttributeError(

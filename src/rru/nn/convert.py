@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rru.nn.layer import Layer
 
 
-def arguments(module: Any, expected: type) -> dict[str, Any]:
+def arguments(module: nn.RNNBase | Layer, expected: type) -> dict[str, Any]:
     """Returns the constructor arguments shared by torch's layers and ours; raises unless `module` is an `expected`."""
     if not issubclass(type(module), expected):
         raise TypeError(f"module must be a {expected.__module__}.{expected.__name__}, got {type(module).__name__}")

@@ -1,6 +1,7 @@
 """The base class of all layers: runs cells over sequences, with the call signature of `torch.nn.LSTM`."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, NoReturn, overload
 
 import torch
@@ -9,8 +10,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from rru import scan
 from rru.nn import checks
-from rru.nn.cell import Cell, PublicState
-from rru.nn.options import MOST_PARTS, Option, declared, parameters_of
+from rru.nn.cell import Cell
+from rru.nn.checks import PublicState
+from rru.nn.options import MAX_PARTS, Option, declared, parameters_of
 from rru.nn.signatures import describe, refuse_unknown
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
@@ -31,7 +33,7 @@ class Layer(nn.Module):
         num_layers: Annotated[
             int,
             Option(
-                "number of stacked layers; each reads the outputs of the previous one", at_least=1, at_most=MOST_PARTS
+                "number of stacked layers; each reads the outputs of the previous one", at_least=1, at_most=MAX_PARTS
             ),
         ] = 1,
         *,
@@ -57,21 +59,22 @@ class Layer(nn.Module):
         self.batch_first = checks.flag("batch_first", batch_first)
         self.bidirectional = checks.flag("bidirectional", bidirectional)
         self.backend = backend
-        self.cells: Any = nn.ModuleList()  # a `cell_class` per layer and direction, in the order of the states
+        cells: list[Cell] = []
         for _ in range(num_layers):
-            for _ in range(self.num_directions):
-                self.cells.append(self.cell_class(input_size, hidden_size, **options))
-            input_size = self.num_directions * self.output_size
+            cells += [self.cell_class(input_size, hidden_size, **options) for _ in range(self.num_directions)]
+            input_size = self.num_directions * cells[0].output_size
+        # One cell per layer and direction, in the order of the states. nn.ModuleList has no type for its elements.
+        self.cells: Sequence[Cell] = nn.ModuleList(cells)  # type: ignore[assignment]
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if hasattr(cls, "cell_class") and cls.__init__ is Layer.__init__:
-            own, of_cell = parameters_of(Layer), parameters_of(cls.cell_class)
+            of_layer, of_cell = parameters_of(Layer), parameters_of(cls.cell_class)
             last = [of_cell.pop(name) for name in ("device", "dtype") if name in of_cell]
-            first = [own.pop(name) for name in ("input_size", "hidden_size", "num_layers")]
-            cell_options = [one for name, one in of_cell.items() if name not in ("input_size", "hidden_size")]
+            first = [of_layer.pop(name) for name in ("input_size", "hidden_size", "num_layers")]
+            cell_options = [option for name, option in of_cell.items() if name not in ("input_size", "hidden_size")]
             known = cls.cell_class.arguments | declared(Layer, leave_out=("input_size", "hidden_size"))
-            describe(cls, [*first, *cell_options, *own.values(), *last], known)
+            describe(cls, [*first, *cell_options, *of_layer.values(), *last], known)
 
     @property
     def num_directions(self) -> int:
@@ -177,7 +180,7 @@ class Layer(nn.Module):
             outputs: list[Tensor] = []
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
-                cell: Cell = self.cells[index]
+                cell = self.cells[index]
                 _run_pre_hooks(cell, x, before[index])
                 output, last = scan.run(
                     cell,
@@ -239,15 +242,13 @@ class Layer(nn.Module):
 
     @property
     def _first(self) -> Cell:
-        cell: Cell = self.cells[0]
-        return cell
+        return self.cells[0]
 
 
-def _run_pre_hooks(cell: Cell, *arguments: Any) -> None:
+def _run_pre_hooks(cell: Cell, *arguments: object) -> None:
     """Runs a cell's forward pre-hooks. Pruning needs them, and a layer never calls its cells as modules."""
     for key, hook in cell._forward_pre_hooks.items():
-        keywords: tuple[Any, ...] = ({},) if key in cell._forward_pre_hooks_with_kwargs else ()
-        hook(cell, arguments, *keywords)
+        hook(cell, arguments, *([{}] if key in cell._forward_pre_hooks_with_kwargs else []))
 
 
 def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: torch.device) -> Tensor | None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rru.nn.cell import Cell, CellOptions, glorot
 from rru.nn.layer import Layer
-from rru.nn.options import MOST_PARTS, Option
+from rru.nn.options import MAX_PARTS, Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -41,7 +41,7 @@ class MogrifierLSTMCell(Cell):
             Option(
                 "how often input and state gate each other; even rounds gate the input",
                 at_least=0,
-                at_most=MOST_PARTS,
+                at_most=MAX_PARTS,
                 search=(5, 6),
             ),
         ] = 5,

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 _KIND_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-_LARGEST = 2**63  # integers of this size and above do not fit into int64
-MOST_PARTS = 1000
-"""The most layers, or other parts with weights of their own, of a model: millions would be built for hours."""
+_INT64_LIMIT = 2**63  # integers of this size and above do not fit into int64
+MAX_PARTS = 1000
+"""The maximum number of layers, or other parts with their own weights, of a model: building millions takes hours."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Option:
 
     **Arguments:**
 
-    - `about`: a short description for help texts and errors.
+    - `description`: a short description for help texts and errors.
     - `at_least`, `at_most`, `above`, `below`: bounds of a number; the first two are inclusive, the others exclusive.
     - `choices`: the allowed strings. If the type also allows numbers, those are allowed too.
     - `search`: the lowest and highest value that a search tries; None excludes the option from searches.
     - `log`: whether a search samples on a logarithmic scale.
     """
 
-    about: str = ""
+    description: str = ""
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
@@ -58,7 +58,7 @@ class Declared:
         """Whether the parameter has no default."""
         return self.default is inspect.Parameter.empty
 
-    def check(self, value: Any, name: str | None = None) -> Any:
+    def check(self, value: object, name: str | None = None) -> Any:
         """Returns the value, converted to its declared type; raises TypeError or ValueError if it is not allowed.
 
         **Arguments:** `name`: the name to use in the error. Default: the parameter's name.
@@ -76,16 +76,17 @@ class Declared:
             if self.option.choices and value not in self.option.choices:
                 raise ValueError(f"{name} must be {self.described}, got {value!r}")
             return value
-        whole = isinstance(value, int)
-        if whole and abs(value) >= _LARGEST:
+        if isinstance(value, int) and abs(value) >= _INT64_LIMIT:
             raise ValueError(f"{name} must be {self.described}, below 2**63; got {value}")
-        if float in self.kinds and (whole or isinstance(value, float)):
-            value = float(value)
-        elif not (whole and int in self.kinds):
+        if isinstance(value, int | float) and float in self.kinds:
+            number = float(value)
+        elif isinstance(value, int) and int in self.kinds:
+            number = value
+        else:
             raise TypeError(f"{name} must be {self.described}, got {value!r} of type {type(value).__name__}")
-        if not self._within(value):
-            raise ValueError(f"{name} must be {self.described}, got {value}")
-        return value
+        if not self._within(number):
+            raise ValueError(f"{name} must be {self.described}, got {number}")
+        return number
 
     @property
     def described(self) -> str:
@@ -108,7 +109,7 @@ class Declared:
         )
 
 
-def declared(function: Callable[..., Any], leave_out: tuple[str, ...] = ()) -> dict[str, Declared]:
+def declared(function: Callable[..., object], leave_out: tuple[str, ...] = ()) -> dict[str, Declared]:
     """Returns the parameters of a signature that take plain values, by name, in order.
 
     Parameters of other types, such as a device or a tensor, are skipped.
@@ -119,50 +120,54 @@ def declared(function: Callable[..., Any], leave_out: tuple[str, ...] = ()) -> d
       of its base class's constructor are included.
     - `leave_out`: names of parameters to skip.
     """
-    found = {}
+    arguments = {}
     for name, parameter in parameters_of(function).items():
         kinds = _plain_kinds(parameter.annotation)
         if kinds and name not in leave_out:
-            found[name] = Declared(name, kinds, parameter.default, option_of(parameter.annotation) or Option())
-    return found
+            arguments[name] = Declared(name, kinds, parameter.default, option_of(parameter.annotation) or Option())
+    return arguments
 
 
-def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def parameters_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
     """Returns all parameters of a function or constructor by name, with resolved annotations; see `declared`."""
-    found: dict[str, inspect.Parameter] = {}
+    merged: dict[str, inspect.Parameter] = {}
     takes_more = True
-    for depth, one in enumerate(_constructors(function) if isinstance(function, type) else [function]):
-        hints = get_type_hints(one, include_extras=True)
-        parameters = list(inspect.signature(one).parameters.values())[isinstance(function, type) :]  # without self
+    for depth, constructor in enumerate(_constructors(function) if isinstance(function, type) else [function]):
+        hints = get_type_hints(constructor, include_extras=True)
+        parameters = list(inspect.signature(constructor).parameters.values())[isinstance(function, type) :]  # no self
         for parameter in parameters:
             name = parameter.name
             annotation = hints.get(name, type(parameter.default))
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
-            if name in found and not option_of(found[name].annotation) and option_of(annotation):
-                found[name] = found[name].replace(annotation=annotation)  # take the Option from the base class
-            elif name not in found and takes_more:
+            if name in merged and not option_of(merged[name].annotation) and option_of(annotation):
+                merged[name] = merged[name].replace(annotation=annotation)  # take the Option from the base class
+            elif name not in merged and takes_more:
                 kind = parameter.KEYWORD_ONLY if depth else parameter.kind
-                found[name] = parameter.replace(annotation=annotation, kind=kind)
+                merged[name] = parameter.replace(annotation=annotation, kind=kind)
         takes_more &= any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    return found
+    return merged
 
 
-def option_of(annotation: Any) -> Option | None:
+def option_of(annotation: object) -> Option | None:
     """Returns the `Option` in an annotation, or None."""
     return next((extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, Option)), None)
 
 
-def _plain_kinds(hint: Any) -> tuple[type, ...]:
+def without_metadata(annotation: object) -> object:
+    """Return a type without its `Annotated` metadata."""
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
+
+
+def _plain_kinds(hint: object) -> tuple[type, ...]:
     """Returns the plain types in an annotation; empty if it contains any other type."""
-    if hasattr(hint, "__metadata__"):
-        hint = hint.__origin__
+    hint = without_metadata(hint)
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     plain = (*_KIND_NAMES, type(None))
     return tuple(parts) if all(part in plain for part in parts) and set(parts) != {type(None)} else ()
 
 
-def _constructors(cls: type) -> Iterator[Callable[..., Any]]:
+def _constructors(cls: type) -> Iterator[Callable[..., object]]:
     """Yields the constructors of a class and its base classes that are written in Python."""
     for base in cls.__mro__:
         if isinstance(vars(base).get("__init__"), types.FunctionType):

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from rru import scan
 from rru.nn import checks
-from rru.nn.cell import Cell, PublicState
+from rru.nn.cell import Cell
+from rru.nn.checks import PublicState
 from rru.scan import quantized
 from rru.scan.native import checked_weights
 from rru.scan.reference import State
@@ -106,7 +107,7 @@ class QuantizedCell(nn.Module):
         """Returns the state in the form users see."""
         return state[0] if len(self.state_names) == 1 else state
 
-    def native_step(self, cell: Any, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def native_step(self, cell: object, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Runs one step on x (B, m), as `rru.scan.NativeStep` does for a float cell."""
         checks.input_of(self, x, {2: "(batch, input_size)"})
         before = checks.state_of(

@@ -1,8 +1,9 @@
 """Registry of cells by name. A registered cell can be sized, compiled, exported and compared with others."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from rru.nn.cell import Cell
 from rru.nn.layer import Layer
 from rru.scan import operator
 from rru.suggestions import known_names
@@ -26,7 +27,7 @@ def register_cell(name: str) -> Callable[[L], L]:
         raise TypeError(f"register_cell takes a name: @register_cell('mine'), got {name!r}")
 
     def register(layer: L) -> L:
-        cell: Any = getattr(layer, "cell_class", None)
+        cell: type[Cell] | None = getattr(layer, "cell_class", None)
         if not (isinstance(layer, type) and issubclass(layer, Layer) and cell is not None):
             raise TypeError(f"{layer!r} must be a subclass of rru.Layer that names its cell_class")
         if vars(cell).get("name", name) not in (name, None):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
@@ -10,8 +10,6 @@ from torch.nn.utils.rnn import PackedSequence
 from rru.nn import checks
 from rru.nn.rru import RRU
 from rru.nn.sizing import count_parameters
-
-_REPLACED = (nn.LSTM, nn.GRU)
 
 
 def replace(model: nn.Module, hidden: str = "same", **options: Any) -> nn.Module:
@@ -41,20 +39,24 @@ def replace(model: nn.Module, hidden: str = "same", **options: Any) -> nn.Module
         raise ValueError("expansion must not be given with hidden='equal_parameters', which chooses it")
     made: dict[nn.Module, Replacement] = {}  # a layer used in several places stays shared
 
-    def replacement(module: Any) -> Replacement:
+    def replacement(module: nn.LSTM | nn.GRU) -> Replacement:
         if module not in made:
             made[module] = Replacement(module, hidden, options)
         return made[module]
 
-    if type(model) in _REPLACED:
+    if _is_replaceable(model):
         return replacement(model)
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
-            if type(child) in _REPLACED:
+            if _is_replaceable(child):
                 parent._modules[name] = replacement(child)
     if not made:
         raise ValueError(f"the model must hold an nn.LSTM or nn.GRU, got a {type(model).__name__} without one")
     return model
+
+
+def _is_replaceable(module: nn.Module | None) -> TypeGuard[nn.LSTM | nn.GRU]:
+    return type(module) in (nn.LSTM, nn.GRU)  # a subclass may compute something else
 
 
 class Replacement(nn.Module):
@@ -85,7 +87,7 @@ class Replacement(nn.Module):
 
     def forward(
         self, input: Tensor | PackedSequence, hx: Tensor | tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor | PackedSequence, Tensor | tuple[Tensor, Tensor]]:
         """Runs the RRU; arguments and results are those of `nn.LSTM` or `nn.GRU`."""
         pair = self.mode == "LSTM"
         if hx is not None and isinstance(hx, tuple | list) != pair:

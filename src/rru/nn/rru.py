@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rru.nn.cell import Cell, CellOptions, glorot
 from rru.nn.layer import Layer
-from rru.nn.options import MOST_PARTS, Option
+from rru.nn.options import MAX_PARTS, Option
 from rru.nn.registry import register_cell
 from rru.scan.reference import State
 
@@ -52,7 +52,7 @@ class RRUCell(Cell):
             ),
         ] = 2.0,
         relu_layers: Annotated[
-            int, Option("linear maps with ReLU in a step, Eq. 1 being the first", at_least=1, at_most=MOST_PARTS)
+            int, Option("linear maps with ReLU in a step, Eq. 1 being the first", at_least=1, at_most=MAX_PARTS)
         ] = 1,
         normalize: Annotated[bool, Option("whether Eq. 1 applies Normalize")] = True,
         rezero: Annotated[

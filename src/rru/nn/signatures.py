@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rru.nn.options import Declared, option_of
+from rru.nn.options import Declared, without_metadata
 from rru.suggestions import known_names
 
 NOT_HERE = {
@@ -21,7 +21,7 @@ class ClassSignature:
     def __init__(self, signature: inspect.Signature) -> None:
         self.signature = signature
 
-    def __get__(self, instance: Any, owner: type) -> inspect.Signature:
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
         if instance is not None:
             raise AttributeError("__signature__")
         return self.signature
@@ -29,7 +29,7 @@ class ClassSignature:
 
 def describe(cls: Any, parameters: Iterable[inspect.Parameter], known: Mapping[str, Declared]) -> None:
     """Sets a class's signature and adds the arguments to its docstring, unless the docstring already lists them."""
-    parameters = [parameter.replace(annotation=_plain(parameter.annotation)) for parameter in parameters]
+    parameters = [parameter.replace(annotation=without_metadata(parameter.annotation)) for parameter in parameters]
     cls.__signature__ = ClassSignature(inspect.Signature(parameters))
     text = vars(cls).get("__doc__")
     if text and "**Arguments:**" not in text:
@@ -39,14 +39,9 @@ def describe(cls: Any, parameters: Iterable[inspect.Parameter], known: Mapping[s
 
 def _line(parameter: inspect.Parameter, known: Mapping[str, Declared]) -> str:
     """Returns the docstring line of one argument: ``- `expansion`: description. Default: 2.0.``"""
-    about = known[parameter.name].option.about if parameter.name in known else "as everywhere in torch"
+    description = known[parameter.name].option.description if parameter.name in known else "as in every torch module"
     default = "" if parameter.default is parameter.empty else f" Default: {parameter.default!r}."
-    return f"- `{parameter.name}`: {about}.{default}"
-
-
-def _plain(annotation: Any) -> Any:
-    """Returns the type without its `Annotated` metadata."""
-    return annotation.__origin__ if option_of(annotation) else annotation
+    return f"- `{parameter.name}`: {description}.{default}"
 
 
 def refuse_unknown(cls: type, given: Iterable[str], known: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from rru.data import KEYS, own
 from rru.data.own.source import Fingerprint
-from rru.nn.options import MOST_PARTS, Option
+from rru.nn.options import MAX_PARTS, Option
 from rru.tasks import joint
 
 LANGUAGE = ("words", "characters", "bytes")
@@ -207,7 +207,7 @@ class ModelSettings:
 
     cell: Annotated[str, Option("the recurrent cell"), Rule(chosen=True)]
     budget: Annotated[int, Option("maximum number of parameters of the whole model", at_least=1)]
-    num_layers: Annotated[int, Option("number of stacked layers", at_least=1, at_most=MOST_PARTS)]
+    num_layers: Annotated[int, Option("number of stacked layers", at_least=1, at_most=MAX_PARTS)]
     dropout: Annotated[float, Option("recurrent dropout", at_least=0, below=1, search=(0.0, 0.8))]
     embedding_size: Annotated[
         int | None,
