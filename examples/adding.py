@@ -18,7 +18,7 @@ CELLS = ("rru", "lstm")
 
 
 def make_batch(size: int, steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Returns inputs (T, B, 2), each a number and its mark, and targets (B,)."""
+    """Return inputs (T, B, 2), each a number and its mark, and targets (B,)."""
     numbers = torch.rand(steps, size, generator=generator)
     marks = torch.zeros(steps, size)
     for low, high in ((0, steps // 2), (steps // 2, steps)):  # one mark in each half
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def bar(error: float) -> str:
-    """Formats an error with a bar, which is full at the error of the baseline."""
+    """Format an error with a bar, which is full at the error of the baseline."""
     return f"{error:.4f} " + "█" * round(20 * min(error / BASELINE, 1))
 
 

@@ -47,7 +47,7 @@ def _no_waiting_for_the_disk():
 
 @pytest.fixture(scope="session")
 def processes():
-    """Makes processes that need not import torch each: all fork from one that has."""
+    """Make processes that need not import torch each: all fork from one that has."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         [

@@ -8,31 +8,12 @@ import math
 import numpy as np
 
 
-def rru(
-    w,
-    x,
-    h0,
-    *,
-    length=None,
-    reverse=False,
-    masks=None,
-    relu_layers=1,
-    normalize=True,
-    residual="learned",
-    activate_outputs=False,
-):
+def rru(w, x, h0, *, relu_layers=1, normalize=True, residual="learned", activate_outputs=False, **sequence):
     """Residual Recurrent Unit: x (T, m), h0 (n,), masks (T, g) -> outputs (T, p), final h (n,)."""
-    w = _float64(w)
-    h = np.array(h0, dtype=np.float64)
-    outputs = np.zeros((len(x), len(w["bias_o"])))
-    # Ablation "S = 1": the shortcut itself is unscaled, not scaled by sigmoid(1). S is stored divided by 10.
-    scale = 1.0 if residual == "unscaled" else _sigmoid(10 * w["S"])
 
-    for t in _steps(len(x), length, reverse):
-        x_t = np.array(x[t], dtype=np.float64)
-
+    def step(w, x, h, dropout):
         # Eq. 1
-        j = w["weight_x"] @ x_t + w["weight_h"] @ h + w["bias_j"]
+        j = w["weight_x"] @ x + w["weight_h"] @ h + w["bias_j"]
         if normalize:
             j = j / np.sqrt(np.mean(j**2) + 1e-6)
         j = _relu(j)
@@ -42,7 +23,7 @@ def rru(
             j = _relu(w[f"weight_k{k}"] @ j + w[f"bias_k{k}"])
 
         # Eq. 3
-        d = _dropout(j, masks, t)
+        d = dropout(j)
 
         # Eq. 4 and Eq. 6, with the ablation's "ReLU over c and o"
         c = w["weight_c"] @ d + w["bias_c"]
@@ -51,89 +32,76 @@ def rru(
             c = _relu(c)
             o = _relu(o)
 
-        # Eq. 5; Z has one value per feature, or a single one for all (ablation "single scalar ReZero")
-        h = scale * h + w["Z"] * c
-        outputs[t] = o
+        # Eq. 5; Z has one value per feature, or a single one for all (ablation "single scalar ReZero").
+        # Ablation "S = 1": the shortcut itself is unscaled, not scaled by sigmoid(1). S is stored divided by 10.
+        scale = 1.0 if residual == "unscaled" else _sigmoid(10 * w["S"])
+        return o, (scale * h + w["Z"] * c,)
 
+    outputs, (h,) = _over_time(step, w, x, (h0,), **sequence)
     return outputs, h
 
 
-def gru(w, x, h0, *, length=None, reverse=False, masks=None, reset_after=False):
+def gru(w, x, h0, *, reset_after=False, **sequence):
     """Gated Recurrent Unit: x (T, m), h0 (n,), masks (T, n) -> outputs (T, n), final h (n,)."""
-    w = _float64(w)
-    h = np.array(h0, dtype=np.float64)
-    outputs = np.zeros((len(x), len(h)))
-    x_reset, x_update, x_candidate = np.split(w["weight_x"], 3)
-    h_reset, h_update, h_candidate = np.split(w["weight_h"], 3)
-    b_reset, b_update, b_candidate = np.split(w["bias"], 3)
 
-    for t in _steps(len(x), length, reverse):
-        x_t = np.array(x[t], dtype=np.float64)
+    def step(w, x, h, dropout):
+        x_reset, x_update, x_candidate = np.split(w["weight_x"], 3)
+        h_reset, h_update, h_candidate = np.split(w["weight_h"], 3)
+        b_reset, b_update, b_candidate = np.split(w["bias"], 3)
 
         # reference.md, "The rivals": GRU
-        r = _sigmoid(x_reset @ x_t + h_reset @ h + b_reset)
-        u = _sigmoid(x_update @ x_t + h_update @ h + b_update)
+        r = _sigmoid(x_reset @ x + h_reset @ h + b_reset)
+        u = _sigmoid(x_update @ x + h_update @ h + b_update)
         if reset_after:  # the form of torch.nn.GRU
-            candidate = x_candidate @ x_t + b_candidate + r * (h_candidate @ h + w["bias_h"])
+            candidate = x_candidate @ x + b_candidate + r * (h_candidate @ h + w["bias_h"])
         else:
-            candidate = x_candidate @ x_t + b_candidate + h_candidate @ (r * h)
-        h = u * h + (1 - u) * _dropout(np.tanh(candidate), masks, t)
-        outputs[t] = h
+            candidate = x_candidate @ x + b_candidate + h_candidate @ (r * h)
+        h = u * h + (1 - u) * dropout(np.tanh(candidate))
+        return h, (h,)
 
+    outputs, (h,) = _over_time(step, w, x, (h0,), **sequence)
     return outputs, h
 
 
-def lstm(w, x, h0, c0, *, length=None, reverse=False, masks=None, forget_bias=1.0):
+def lstm(w, x, h0, c0, *, forget_bias=1.0, **sequence):
     """LSTM with a constant forget bias: x (T, m), h0 and c0 (n,), masks (T, n) -> outputs (T, n), final (h, c)."""
-    w = _float64(w)
-    h = np.array(h0, dtype=np.float64)
-    c = np.array(c0, dtype=np.float64)
-    outputs = np.zeros((len(x), len(h)))
 
-    for t in _steps(len(x), length, reverse):
-        x_t = np.array(x[t], dtype=np.float64)
-
+    def step(w, x, h, c, dropout):
         # reference.md, "The rivals": LSTM
-        i, f, j, o = np.split(w["weight_x"] @ x_t + w["weight_h"] @ h + w["bias"], 4)
-        c = _sigmoid(f + forget_bias) * c + _sigmoid(i) * _dropout(np.tanh(j), masks, t)
+        i, f, j, o = np.split(w["weight_x"] @ x + w["weight_h"] @ h + w["bias"], 4)
+        c = _sigmoid(f + forget_bias) * c + _sigmoid(i) * dropout(np.tanh(j))
         h = np.tanh(c) * _sigmoid(o)
-        outputs[t] = h
+        return h, (h, c)
 
-    return outputs, (h, c)
+    return _over_time(step, w, x, (h0, c0), **sequence)
 
 
-def mogrifier(w, x, h0, c0, *, length=None, reverse=False, masks=None, rounds, rank):
+def mogrifier(w, x, h0, c0, *, rounds, rank, **sequence):
     """Mogrifier LSTM, rounds counted from 0: x (T, m), h0 and c0 (n,), masks (T, n) -> outputs (T, n), final (h, c)."""
-    w = _float64(w)
-    h = np.array(h0, dtype=np.float64)
-    c = np.array(c0, dtype=np.float64)
-    outputs = np.zeros((len(x), len(h)))
 
-    for t in _steps(len(x), length, reverse):
-        x_t = np.array(x[t], dtype=np.float64)
-
+    def step(w, x, h, c, dropout):
         # reference.md, "The rivals": Mogrifier LSTM, the alternating gatings
         for number in range(rounds):
-            source = h if number % 2 == 0 else x_t
+            source = h if number % 2 == 0 else x
             if rank == 0:
                 product = w[f"weight_m{number}"] @ source
             else:
                 product = w[f"weight_b{number}"] @ (w[f"weight_a{number}"] @ source)
             gate = 2 * _sigmoid(product + w[f"bias_m{number}"])
             if number % 2 == 0:
-                x_t = x_t * gate
+                x = x * gate
             else:
                 h = h * gate
 
         # the LSTM step on the gated x and h, with the input gate capped and no forget bias
-        i, f, j, o = np.split(w["weight_x"] @ x_t + w["weight_h"] @ h + w["bias"], 4)
+        i, f, j, o = np.split(w["weight_x"] @ x + w["weight_h"] @ h + w["bias"], 4)
         i = _sigmoid(i)
         f = _sigmoid(f)
-        c = f * c + np.minimum(1 - f, i) * _dropout(np.tanh(j), masks, t)
+        c = f * c + np.minimum(1 - f, i) * dropout(np.tanh(j))
         h = np.tanh(c) * _sigmoid(o)
-        outputs[t] = h
+        return h, (h, c)
 
-    return outputs, (h, c)
+    return _over_time(step, w, x, (h0, c0), **sequence)
 
 
 def default_state_rru(n):
@@ -156,15 +124,16 @@ def philox4x32_10(counter, key):
     return c0, c1, c2, c3
 
 
-def _float64(w):
-    """The weights as float64 arrays."""
-    return {name: np.asarray(value, dtype=np.float64) for name, value in w.items()}
-
-
-def _steps(steps, length, reverse):
-    """The time positions of one sequence in the order of processing; those from `length` on never occur."""
-    order = list(range(steps if length is None else length))
-    return order[::-1] if reverse else order
+def _over_time(step, w, x, state, *, length=None, reverse=False, masks=None):
+    """Run a step over one sequence, in float64. Outputs from `length` on are zero; masks are already scaled."""
+    w = {name: np.asarray(value, dtype=np.float64) for name, value in w.items()}
+    state = [np.array(part, dtype=np.float64) for part in state]
+    order = list(range(len(x) if length is None else length))
+    outputs = {}
+    for t in order[::-1] if reverse else order:
+        mask = 1.0 if masks is None else np.asarray(masks[t], dtype=np.float64)
+        outputs[t], state = step(w, np.array(x[t], dtype=np.float64), *state, dropout=lambda a, mask=mask: a * mask)
+    return np.array([outputs.get(t, np.zeros_like(outputs[0])) for t in range(len(x))]), tuple(state)
 
 
 def _relu(a):
@@ -175,8 +144,3 @@ def _relu(a):
 def _sigmoid(a):
     """1 / (1 + exp(-a)), written so that exp never overflows."""
     return np.exp(-np.logaddexp(0.0, -a))
-
-
-def _dropout(a, masks, t):
-    """Inverted dropout with the mask of time position t, which is already scaled."""
-    return a if masks is None else a * np.asarray(masks[t], dtype=np.float64)

@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.fixture
 def example(tmp_path, monkeypatch, capsys):
-    """Runs an example in an empty folder, and returns what it prints."""
+    """Run an example in an empty folder, and return what it prints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Returns the known name most like `word`; None if none is."""
+    """Return the known name most similar to `word`, or None."""
     names = list(known)
     matches = difflib.get_close_matches(str(word), names, n=1)
     matches += difflib.get_close_matches(str(word).lower().replace("_", "-"), names, n=1)
@@ -13,13 +13,13 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns `; did you mean 'jsb'?` for the end of an error; an empty string if no known name is like `word`."""
+    """Return `; did you mean 'jsb'?` for the end of an error; an empty string if no known name is similar."""
     match = closest(word, known)
     return f"; did you mean {match!r}?" if match else ""
 
 
 def known_names(word: str, known: Iterable[str]) -> str:
-    """Returns the known names for the end of an error: `did you mean 'lstm'? Known: rru, lstm`."""
+    """Return the known names for the end of an error: `did you mean 'lstm'? Known: rru, lstm`."""
     names = list(known)
     match = closest(word, names)
     return (f"did you mean {match!r}? " if match else "") + f"Known: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Fuzzes every reader and the native scans for some minutes: `python -m tests.attacks.fuzz --minutes 5`.
+"""Fuzz every reader and the native scans for some minutes: `python -m tests.attacks.fuzz --minutes 5`.
 
 Minutes are of processor time, so that a busy machine tries as much. Each case is made from a number, its seed, and runs
 in a child process, so that a crash is counted and named. Ctrl-C or SIGTERM prints the counts so far.
@@ -35,7 +35,7 @@ def fuzz(
     seconds: float = math.inf,
     begin: Callable[[int], None] = lambda seed: None,
 ) -> Counter[str]:
-    """Runs a number of cases of one kind, or for some processor time. Returns how many were read or refused.
+    """Run a number of cases of one kind, or for some processor time. Return how many were read or refused.
 
     `begin` is called with the seed of each case before it runs.
     """
@@ -67,13 +67,13 @@ def _child(name: str, seconds: float, seed: int, pipe, current) -> None:
 
 
 def _spent() -> float:
-    """Returns the processor time of the child processes that have ended, in seconds."""
+    """Return the processor time of the child processes that have ended, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
-    """Fuzzes in turn until the time is over, then prints counts. Returns 1 if anything failed or crashed."""
+    """Fuzz in turn until the time is over, then print counts. Return 1 if anything failed or crashed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=1.0, help="of processor time")
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")

@@ -1,4 +1,4 @@
-"""Fuzzes every function of the native library: calls that layers make, recorded, with some numbers or sizes changed."""
+"""Fuzz every function of the native library: calls that layers make, recorded, with some numbers or sizes changed."""
 
 import ctypes
 import random
@@ -20,7 +20,7 @@ FILL = 0xA5
 
 
 def always_wide() -> AbstractContextManager[object]:
-    """Makes RRUs with dropout use their wide form, whatever their size."""
+    """Make RRUs with dropout use their wide form, whatever their size."""
     always = {"LEAST_WIDTH": 0, "LEAST_TOKENS": 0, "MOST_EXTRA": 1e9, "MOST_EXTRA_SELECTED": 1e9}
     return mock.patch.multiple(native_wide, **always)
 
@@ -53,7 +53,7 @@ def _record(into: dict[tuple[object, ...], Call], function: library.Function, me
 
 @cache
 def calls() -> dict[str, list[Call]]:
-    """Records calls of each function: small layers of every kind, forward and backward, quantized and rounded too."""
+    """Record calls of each function: small layers of every kind, forward and backward, quantized and rounded too."""
     found: dict[tuple[object, ...], Call] = {}
     original = library.Function.__call__
 
@@ -97,7 +97,7 @@ def _use(layer: rru.Layer, batch: int, dtype: torch.dtype) -> None:
 
 
 def fuzzed_call(draw: random.Random) -> str:
-    """Makes a recorded call with some numbers and sizes changed. Returns how it ended; only its tensors may change."""
+    """Make a recorded call with some numbers and sizes changed. Return how it ended; only its tensors may change."""
     torch.set_num_threads(draw.randint(1, 4))
     by_function = calls()
     call = draw.choice(by_function[draw.choice(sorted(by_function))])
@@ -129,7 +129,7 @@ def _resized(draw: random.Random, content: bytes) -> bytes:
 
 
 def _ended(function: library.Function, contents: list[bytes], guard: int, *, overlap: bool) -> str:
-    """Calls a function. With `overlap`, tensors of the same size share their memory, except the first: the lengths."""
+    """Call a function. With `overlap`, tensors of the same size share their memory, except the first: the lengths."""
     buffers = [torch.full((guard + len(content) + guard,), FILL, dtype=torch.uint8) for content in contents]
     if overlap:
         shared = {len(content): buffer for content, buffer in zip(contents[1:], buffers[1:], strict=True)}

@@ -14,14 +14,12 @@ from rru import data
 from rru.cli.commands import app
 from rru.data.own import _KINDS, OwnData
 from rru.data.own.table import read_table
-from rru.files import FileError
-from tests.attacks.forging import Forgery, forgeries, seal
+from tests.attacks.forging import Forgery, forged_checkpoints, forgeries, resume_forged
 from tests.attacks.test_fuzz import changed
 from tests.attacks.test_midi import OFF, ON, file
 from tests.attacks.used import NAMES, Used
 from tests.data import samples
 from tests.report.samples import preset, write_run
-from tests.training.toy import train_in
 
 Fuzzer = Callable[[random.Random], str]
 
@@ -87,7 +85,7 @@ OWN: dict[str, tuple[dict[str, bytes], Callable[[Path], object]]] = {
 
 
 def _changed(draw: random.Random, name: str, content: bytes) -> bytes:
-    """Changes some bytes, or some cells of a table."""
+    """Change some bytes, or some cells of a table."""
     if name.endswith(("csv", "tsv")) and draw.random() < 0.5:
         between = b"," if name.endswith("csv") else b"\t"
         rows = [line.split(between) for line in content.splitlines()]
@@ -101,7 +99,7 @@ def _changed(draw: random.Random, name: str, content: bytes) -> bytes:
 
 
 def fuzzed_own_data(folder: Path) -> Fuzzer:
-    """Returns a fuzzer of the readers of users' own data."""
+    """Return a fuzzer of the readers of users' own data."""
 
     def run(draw: random.Random) -> str:
         name = draw.choice(sorted(OWN))
@@ -122,7 +120,7 @@ def fuzzed_own_data(folder: Path) -> Fuzzer:
 
 
 def fuzzed_use(folder: Path) -> Fuzzer:
-    """Returns a fuzzer of the commands that use models: in a run or export, one value is forged."""
+    """Return a fuzzer of the commands that use models: in a run or export, one value is forged."""
     made: dict[str, tuple[Used, list[Forgery]]] = {}
 
     def run(draw: random.Random) -> str:
@@ -139,31 +137,17 @@ def fuzzed_use(folder: Path) -> Fuzzer:
 
 
 def fuzzed_runs(folder: Path) -> Fuzzer:
-    """Returns a fuzzer of run folders with a forged value: the commands that list, and resuming a toy run."""
+    """Return a fuzzer of run folders with a forged value: the commands that list, and resuming a toy run."""
     write_run(folder / "runs", preset("bach", "gru", "smoke"), 8.5)
     forged = write_run(folder / "runs", preset("bach", "rru", "smoke"), 7.8)
-    asked = iter([False] * 10 + [True])
-    train_in(folder / "toy", stop=lambda: next(asked))
-    newest = max((folder / "toy" / "checkpoint").iterdir())
-    states = forgeries(folder / "toy", f"checkpoint/{newest.name}/state.json")
+    states = forged_checkpoints(folder / "toy")
     files = forgeries(forged)
     place = ["--runs", str(folder / "runs")]
     plan = ["plan", "table1", "--preset", "smoke", "--tasks", "bach", "--cells", "rru,gru", *place]
 
     def checkpoint(draw: random.Random) -> str:
-        forgery = draw.choice(states)
-        shutil.copytree(folder / "toy", folder / "copy")
-        target = folder / "copy" / forgery.file.relative_to(folder / "toy")
-        target.write_bytes(forgery.content() or b"")
-        seal(target.parent)
-        turns = iter([False, False, True])
-        try:
-            train_in(folder / "copy", watch=lambda event: None, stop=lambda: next(turns))
-        except (FileError, ValueError):
-            return "forged checkpoint, refused"
-        finally:
-            shutil.rmtree(folder / "copy")
-        return "forged checkpoint, accepted"
+        error = resume_forged(folder / "toy", draw.choice(states))
+        return f"forged checkpoint, {'refused' if error else 'accepted'}"
 
     def commands(draw: random.Random) -> str:
         forgery = draw.choice(files)

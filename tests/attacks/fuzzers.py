@@ -35,7 +35,7 @@ Fuzzer = Callable[[random.Random], str]
 
 
 def make(name: str, folder: Path) -> Fuzzer:
-    """Returns the fuzzer of a kind; `folder` is empty and its own."""
+    """Return the fuzzer of a kind; `folder` is empty and its own."""
     made: dict[str, Callable[[Path], Fuzzer]] = {
         "data": _data,
         "own data": fuzzed_own_data,
@@ -88,7 +88,7 @@ def _forged(draw: random.Random, depth: int = 0) -> Any:
 
 
 def _mutated(draw: random.Random, content: Any) -> Any:
-    """Replaces a value somewhere in a JSON object."""
+    """Replace a value somewhere in a JSON object."""
     if isinstance(content, dict) and content and draw.random() < 0.9:
         key = draw.choice(sorted(content))
         if draw.random() < 0.1:
@@ -139,7 +139,7 @@ def _weights(folder: Path) -> Fuzzer:
 
 
 def _export(folder: Path) -> Fuzzer:
-    """Exports that load: of music, and of text with a vocabulary."""
+    """Return exports that load: of music, and of text with a vocabulary."""
     vocabulary = data.Vocabulary.of("abcdefgh", "characters")
     kept: list[dict[str, bytes]] = []
     for config, words in ((preset("jsb", name="smoke"), None), (preset("ptb-chars", name="smoke"), vocabulary)):
@@ -166,7 +166,7 @@ def _export(folder: Path) -> Fuzzer:
 
 
 def _forged_header(draw: random.Random, content: bytes) -> bytes:
-    """Replaces a value in the header of a safetensors file: names, dtypes, shapes and places of its tensors."""
+    """Replace a value in the header of a safetensors file: names, dtypes, shapes and places of its tensors."""
     size = int.from_bytes(content[:8], "little")
     header = json.dumps(_mutated(draw, json.loads(content[8 : 8 + size]))).encode()
     return len(header).to_bytes(8, "little") + header + content[8 + size :]
@@ -202,7 +202,7 @@ def _midi(folder: Path) -> Fuzzer:
 
 
 def _tensor(draw: random.Random, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    """Returns a random tensor with any strides: of a transposed, sliced or expanded one, or contiguous."""
+    """Return a random tensor with any strides: of a transposed, sliced or expanded one, or contiguous."""
     kind = draw.choice(("plain", "plain", "transposed", "sliced", "expanded"))
     if kind == "transposed":
         order = draw.sample(range(len(shape)), len(shape))
@@ -233,7 +233,7 @@ def _lengths(draw: random.Random, batch: int, steps: int) -> torch.Tensor | None
 
 
 def _layer(draw: random.Random) -> str:
-    """Calls a layer with random shapes, strides, options and threads; compares what it accepts with the reference."""
+    """Call a layer with random shapes, strides, options and threads; compare what it accepts with the reference."""
     torch.manual_seed(draw.getrandbits(30))
     torch.set_num_threads(draw.randint(1, 4))
     variant, dtype = draw.choice(NATIVE), draw.choice((torch.float32, torch.float64))

@@ -6,6 +6,6 @@ OPTIONS = {"verify": False, "line_ends": False}
 
 
 def prepare(name, folder, **options):
-    """Reads a data set from a folder, without the cache."""
+    """Read a data set from a folder, without the cache."""
     entry = data.data_set(name)
     return data._PREPARE[entry.kind][0](data.find(entry, folder), OPTIONS | options)

@@ -13,7 +13,7 @@ HANGS = 60  # after so many it is killed
 
 
 def refused(action: Callable[[], Any], *errors: type[Exception], seconds: float = SECONDS) -> str:
-    """Runs an action that must raise one of the errors, with little memory and time. Returns its message."""
+    """Run an action that must raise one of the errors, with little memory and time. Return its message."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

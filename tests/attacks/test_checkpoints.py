@@ -32,7 +32,7 @@ class _Trace:
 
 @pytest.fixture
 def write(tmp_path):
-    """Returns a function that writes a checkpoint with replaced files and a matching manifest."""
+    """Return a function that writes a checkpoint with replaced files and a matching manifest."""
     Checkpoints(tmp_path).save(Checkpoint({"weight": torch.zeros(2)}, {"step": 1, "moment": torch.ones(2)}))
 
     def write(**replaced):

@@ -32,7 +32,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(entry: DataSet, folder: Path, reason: str) -> str:
-    """Checks that fetching raises a one-line error and leaves no folder. Returns the message."""
+    """Check that fetching raises a one-line error and leaves no folder. Return the message."""
     with pytest.raises(DataError, match=re.escape(reason)) as caught:
         fetch(entry, folder)
     assert not folder.exists()

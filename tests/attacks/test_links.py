@@ -29,7 +29,7 @@ def mine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def demo(tmp_path, monkeypatch):
-    """The runs of `rru demo`: one is trained, the others are made up. Returns the folder of the best."""
+    """Write the runs of `rru demo`: one is trained, the others are made up. Return the folder of the best."""
     few = ["task.limit=2", "task.evaluation_limit=2"]
     load = presets.load
     monkeypatch.setattr(presets, "load", lambda task, cell, preset: presets.override(load(task, cell, "smoke"), few))

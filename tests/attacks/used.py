@@ -23,7 +23,7 @@ SHORT = ["--length", "3"]
 
 
 def untrained(config: Config, vocabulary: data.Vocabulary | None, about: Mapping[str, Any] | None = None) -> nn.Module:
-    """Returns the model of a config as it is before training."""
+    """Return the model of a config as it is before training."""
     return tasks.model(
         config.kind,
         config.model.cell,
@@ -121,7 +121,7 @@ class Used:
         return [each for place in places for each in forgeries(place) if each.file.name not in unread]
 
     def try_forged(self, forgery: Forgery) -> bool:
-        """Uses the model with a forged file, which is mended afterwards. Returns whether all commands accepted it."""
+        """Use the model with a forged file, which is mended afterwards. Return whether all commands accepted it."""
         whole = forgery.file.read_bytes()
         forgery.file.write_bytes(forgery.content() or b"")
         try:
@@ -131,12 +131,12 @@ class Used:
             forgery.file.write_bytes(whole)
 
     def arguments(self, place: Path) -> Iterator[list[str]]:
-        """Yields the commands that use the model at a place."""
+        """Yield the commands that use the model at a place."""
         for name, *more in self.commands:
             yield [name, str(place), *more]
 
     def ends_well(self, arguments: list[str], what: str) -> bool:
-        """Returns whether a command accepted the model; raises AssertionError unless it did or said why not."""
+        """Return whether a command accepted the model; raise AssertionError unless it did or gave a reason."""
         ended = CliRunner().invoke(app, arguments, input=self.given)
         if not isinstance(ended.exception, SystemExit | None):
             raise AssertionError(f"{what}: {arguments}") from ended.exception

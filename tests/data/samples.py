@@ -1,4 +1,4 @@
-"""Builds small files in the formats of the real data sets."""
+"""Build small files in the formats of the real data sets."""
 
 import gzip
 import io
@@ -73,7 +73,7 @@ def tar_bytes(members, packed=True, form=tarfile.GNU_FORMAT):
 
 
 def reviews(train=10, test=4):
-    """Yields names and contents of a small aclImdb."""
+    """Yield names and contents of a small aclImdb."""
     for split, count in (("train", train), ("test", test)):
         for label, word in (("neg", "bad"), ("pos", "good")):
             for number in range(count):

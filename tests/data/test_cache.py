@@ -13,7 +13,7 @@ from tests.patience import HANGS
 
 @pytest.fixture
 def loads(tmp_path, monkeypatch):
-    """Returns a function that loads a small text8 and counts how often it was prepared."""
+    """Return a function that loads a small text8 and counts how often it was prepared."""
     samples.write(tmp_path, "text8", b"abcd" * 100)
     calls = []
     prepare = text.prepare_bytes

@@ -67,7 +67,7 @@ class Tagger(nn.Module):
 
 
 def check(module, inputs_of, dynamic_shapes, file):
-    """Exports a module and compares it with itself in onnxruntime, on inputs of every size; returns the graph."""
+    """Export a module and compare it with itself in onnxruntime, on inputs of every size; return the graph."""
     randomize(module).eval()
     torch.onnx.export(module, inputs_of(7, 3), file, dynamic_shapes=dynamic_shapes, verbose=False)
     session = onnxruntime.InferenceSession(file)

@@ -15,7 +15,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def real(cache, monkeypatch):
-    """Returns a function that loads a data set from ../shared/data, or skips the test if it is missing."""
+    """Return a function that loads a data set from ../shared/data, or skips the test if it is missing."""
     monkeypatch.setenv("RRU_CACHE_DIR", str(cache))
 
     def load(name, **options):

@@ -15,19 +15,19 @@ def load() -> Music:
 
 
 def names() -> dict[str, list[str]]:
-    """Returns the names of the pieces in the music21 corpus (`bwv66.6`) by split, in the order of `load`."""
+    """Return the names of the pieces in the music21 corpus (`bwv66.6`) by split, in the order of `load`."""
     stored = [name.decode() for name in _arrays()["names"].tolist()]
     return {split: stored[pieces] for split, pieces in _split_slices().items()}
 
 
 def voices() -> list[NDArray[np.uint8]]:
-    """Returns the pieces as four voices, (T, 4): MIDI notes of soprano, alto, tenor and bass; 0 is a rest."""
+    """Return the pieces as four voices, (T, 4): MIDI notes of soprano, alto, tenor and bass; 0 is a rest."""
     arrays = _arrays()
     return np.split(arrays["voices"], np.cumsum(arrays["lengths"], dtype=np.int64)[:-1])
 
 
 def _roll(piece: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Turns voices (T, 4) into a piano roll (T, 88)."""
+    """Turn voices (T, 4) into a piano roll (T, 88)."""
     roll = np.zeros((len(piece), KEYS), np.uint8)
     step, voice = np.nonzero(piece)
     roll[step, piece[step, voice] - LOWEST_NOTE] = 1
@@ -35,7 +35,7 @@ def _roll(piece: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _split_slices() -> dict[str, slice]:
-    """Returns the range of pieces in each split."""
+    """Return the range of pieces in each split."""
     ends = np.cumsum(_arrays()["pieces"], dtype=np.int64).tolist()
     return {split: slice(start, end) for split, start, end in zip(SPLITS, [0, *ends[:-1]], ends, strict=True)}
 

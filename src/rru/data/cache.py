@@ -38,9 +38,9 @@ class Prepared:
 def prepared(
     name: str, sources: Sequence[Path], options: Mapping[str, bool], build: Callable[[], Prepared]
 ) -> Prepared:
-    """Returns the arrays that `build` makes, from the cache if they are there and intact.
+    """Return the arrays that `build` makes, from the cache if they are there and intact.
 
-    Warns if the arrays cannot be written to the cache.
+    Warn if the arrays cannot be written to the cache.
 
     **Arguments:**
 
@@ -54,7 +54,7 @@ def prepared(
 
 
 def cached(name: str, key: Sequence[object], build: Callable[[], Prepared]) -> Prepared:
-    """Returns the arrays that `build` makes, from the cache if they are there and intact.
+    """Return the arrays that `build` makes, from the cache if they are there and intact.
 
     **Arguments:** `name`: the data set; `key`: everything that `build` depends on, as JSON values; `build`: see
     `prepared`.
@@ -73,7 +73,7 @@ def cached(name: str, key: Sequence[object], build: Callable[[], Prepared]) -> P
 
 
 def _open(folder: Path) -> Prepared | None:
-    """Opens the cached arrays in a folder, memory-mapped. Returns None if they are missing or damaged."""
+    """Open the cached arrays in a folder, memory-mapped. Return None if they are missing or damaged."""
     try:
         checksum, _, content = (folder / "index.json").read_bytes().partition(b"\n")
         if int(checksum) != zlib.crc32(content):
@@ -91,7 +91,7 @@ def _open(folder: Path) -> Prepared | None:
 
 
 def _write(folder: Path, built: Prepared) -> None:
-    """Writes a temporary folder, then renames it. If two processes write at once, the first one wins."""
+    """Write a temporary folder, then rename it. If two processes write at once, the first one wins."""
     make_folder(folder.parent)
     _remove_abandoned(folder.parent)
     with unfinished_folder(folder) as temporary:
@@ -121,7 +121,7 @@ def _replace(temporary: Path, folder: Path) -> None:
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Removes temporary folders older than a day: a killed process left them."""
+    """Remove temporary folders older than a day: a killed process left them."""
     for path in root.glob(".*"):
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
@@ -133,7 +133,7 @@ def _checksum(array: NDArray[np.generic]) -> int:
 
 
 def _source_hash(path: Path, root: Path) -> str:
-    """Hashes the content of a file, or the listing of a folder. File hashes are cached by path, size and time."""
+    """Hash the content of a file, or the listing of a folder. File hashes are cached by path, size and time."""
     path = path.resolve()
     if path.is_dir():
         return _listing_hash(path)
@@ -156,7 +156,7 @@ def _source_hash(path: Path, root: Path) -> str:
 
 
 def _listing_hash(folder: Path) -> str:
-    """Hashes the names, sizes and times of all files below a folder: reading thousands of files would be slow."""
+    """Hash the names, sizes and times of all files below a folder: reading thousands of files would be slow."""
     digest = hashlib.sha256(os.fsencode(folder))
     for parent, folders, files in os.walk(folder):
         folders.sort()

@@ -93,7 +93,7 @@ CATALOGUE: Mapping[str, DataSet] = MappingProxyType(_read())
 
 
 def data_set(name: str) -> DataSet:
-    """Returns a data set of the catalogue."""
+    """Return a data set of the catalogue."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     raise ValueError(f"name must be one of {', '.join(CATALOGUE)}; got {name!r}{did_you_mean(name, CATALOGUE)}")

@@ -55,7 +55,7 @@ def _as_published(file: RemoteFile, path: Path) -> bool:
 
 
 def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
-    """Downloads one file atomically, through a temporary file in the same folder."""
+    """Download one file atomically, through a temporary file in the same folder."""
     transfer = _Transfer(file, path, progress)
     with _data_errors(transfer), _new_folder(path.parent), _quiet(pooch.get_logger()):
         # pooch creates a temporary file, calls `transfer` to fill it, checks the hash and renames it
@@ -99,14 +99,14 @@ class _Transfer:
         os.chmod(output, 0o644)  # temporary files are private; data may be shared
 
     def check(self, size: int) -> None:
-        """Raises if `size` exceeds the known size of the file, or `LIMIT` if it is unknown."""
+        """Raise if `size` exceeds the known size of the file, or `LIMIT` if it is unknown."""
         if size > (limit := self.file.size or LIMIT):
             raise DataError(self.path, f"download stopped: {self.file.url} sends more than the expected {limit} bytes")
 
 
 @contextmanager
 def _data_errors(transfer: _Transfer) -> Iterator[None]:
-    """Turns download errors into a DataError that names the URL and where to save the file manually."""
+    """Turn download errors into a DataError that names the URL and where to save the file manually."""
     from requests import exceptions
 
     file, path = transfer.file, transfer.path
@@ -144,7 +144,7 @@ def _network_reason(error: Exception, transfer: _Transfer) -> str:
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """Creates a folder and its parents. If the block fails, removes the created folders that are empty."""
+    """Create a folder and its parents. If the block fails, remove the created folders that are empty."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Logs warnings and errors only; `progress` reports the download."""
+    """Log warnings and errors only; `progress` reports the download."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -50,14 +50,14 @@ class Found:
 
 
 def data_dir(given: Path | str | None = None) -> Path:
-    """Returns the data folder: `given`, else `RRU_DATA_DIR`, else the user's cache folder."""
+    """Return the data folder: `given`, else `RRU_DATA_DIR`, else the user's cache folder."""
     if given is not None:
         return Path(given).expanduser()
     return _named("RRU_DATA_DIR")
 
 
 def cache_dir() -> Path:
-    """Returns the folder of the cache: `RRU_CACHE_DIR`, else the user's cache folder."""
+    """Return the folder of the cache: `RRU_CACHE_DIR`, else the user's cache folder."""
     return _named("RRU_CACHE_DIR")
 
 
@@ -70,7 +70,7 @@ def _named(variable: str) -> Path:
 
 
 def find(data_set: DataSet, folder: Path) -> Found:
-    """Finds the files of a data set. Raises MissingData if they are not in the folder."""
+    """Find the files of a data set. Raise MissingData if they are not in the folder."""
     files = present(data_set, folder)
     if files is None:
         raise MissingData(data_set, folder)
@@ -78,21 +78,21 @@ def find(data_set: DataSet, folder: Path) -> Found:
 
 
 def present(data_set: DataSet, folder: Path) -> Found | None:
-    """Finds the files of a data set, or returns None. An embedded data set is always present, without files."""
+    """Find the files of a data set, or return None. An embedded data set is always present, without files."""
     finder = _FINDERS.get(data_set.kind, _find_each)
     parts = tuple(finder(data_set, folder))
     return Found(data_set, folder, parts) if len(parts) == len(data_set.files) else None
 
 
 def _search_folders(data_set: DataSet, folder: Path) -> Iterator[Path]:
-    """Yields the folders to look in: the published sub-folder, the data folder, and common alternatives."""
+    """Yield the folders to look in: the published sub-folder, the data folder, and common alternatives."""
     published = data_set.files[0].path.rpartition("/")[0]
     names = (published, "", data_set.name, "simple-examples/data", f"{published}/simple-examples/data", "MNIST/raw")
     yield from dict.fromkeys(folder / name for name in names)
 
 
 def _first_file(data_set: DataSet, folder: Path, names: tuple[tuple[str, str], ...]) -> tuple[Path, str] | None:
-    """Returns path and form of the first file that exists, from pairs of name and form."""
+    """Return path and form of the first file that exists, from pairs of name and form."""
     for name, form in names:
         for parent in _search_folders(data_set, folder):
             if (parent / name).is_file():
@@ -101,7 +101,7 @@ def _first_file(data_set: DataSet, folder: Path, names: tuple[tuple[str, str], .
 
 
 def _find_each(data_set: DataSet, folder: Path) -> Iterator[Part]:
-    """Finds each file on its own: as published, uncompressed, gzipped or zipped."""
+    """Find each file on its own: as published, uncompressed, gzipped or zipped."""
     for remote in data_set.files:
         stem = remote.name.removesuffix(".gz").removesuffix(".zip")
         dotted = stem.replace("-idx", ".idx")  # some tools write train-images.idx3-ubyte

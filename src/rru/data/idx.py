@@ -15,7 +15,7 @@ LIMIT = 1 << 28  # bytes; the largest file of MNIST has 47 million
 
 
 def read_idx(part: Part, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Reads an idx file of any number of items of the given shape. Returns (N, *shape)."""
+    """Read an idx file of any number of items of the given shape. Return (N, *shape)."""
     with open_part(part, LIMIT) as stream:
         header = stream.read(4 + 4 * (1 + len(shape)))
         magic = bytes((0, 0, 8, 1 + len(shape)))
@@ -33,7 +33,7 @@ def read_idx(part: Part, shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _read_rest(stream: LimitedReader, size: int) -> bytearray:
-    """Reads the rest of the stream, which must have `size` bytes. Memory grows with the bytes actually read."""
+    """Read the rest of the stream, which must have `size` bytes. Memory grows with the bytes actually read."""
     data = bytearray()
     while len(data) <= size and (chunk := stream.read(min(CHUNK, size + 1 - len(data)))):
         data += chunk

@@ -16,7 +16,7 @@ VALID_IMAGES = 10_000
 
 
 def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
-    """Reads images and labels."""
+    """Read images and labels."""
     arrays: dict[str, NDArray[np.uint8]] = {}
     for split, (images, labels) in {"train": found.parts[:2], "test": found.parts[2:]}.items():
         arrays[f"{split}_images"] = read_idx(images, (28, 28))
@@ -31,7 +31,7 @@ def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
 
 
 def from_prepared(ready: Prepared) -> Images:
-    """Builds the data set from cached arrays."""
+    """Build the data set from cached arrays."""
     images, labels = ready.arrays["train_images"], ready.arrays["train_labels"]
     return Images(
         train=LabelledImages(images[:-VALID_IMAGES], labels[:-VALID_IMAGES]),

@@ -48,7 +48,7 @@ class _Reader:
         return self.data[self.at - size : self.at]
 
     def element(self, padded: bool = True) -> tuple[int, memoryview]:
-        """Reads the type and bytes of the next element."""
+        """Read the type and bytes of the next element."""
         kind, size = struct.unpack(f"{self.order}II", self.take(8))
         if kind >> 16:  # small element: size, type and up to 4 bytes of data in 8 bytes
             kind, size = kind & 0xFFFF, kind >> 16
@@ -64,7 +64,7 @@ class _Reader:
         return _Reader(data, self.order, self.file, place or f"{self.place}offset {self.at - len(data)} + ")
 
     def header(self) -> tuple[int, tuple[int, ...], str]:
-        """Reads class, dimensions and name of a matrix."""
+        """Read class, dimensions and name of a matrix."""
         kind, flags = self.element()
         if kind != 6 or len(flags) != 8:
             raise self.error("matrix must begin with 8 bytes of flags")
@@ -81,7 +81,7 @@ class _Reader:
         return word & 0xFF, shape, bytes(name).decode("latin-1")
 
     def matrix(self) -> NDArray[np.generic]:
-        """Reads a two-dimensional numeric matrix, as a view of the buffer."""
+        """Read a two-dimensional numeric matrix, as a view of the buffer."""
         kind, shape, _ = self.header()
         if kind not in _NUMERIC or len(shape) != 2:
             raise self.error(f"must be a numeric matrix, got class {kind} with dimensions {shape}")
@@ -94,7 +94,7 @@ class _Reader:
         return np.frombuffer(payload, dtype).reshape(shape, order="F")
 
     def cells(self, shape: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
-        """Reads the matrices of a cell array, after its header."""
+        """Read the matrices of a cell array, after its header."""
         if math.prod(shape) > (len(self.data) - self.at) // 8:  # each takes at least 8 bytes
             raise self.error(f"declares {math.prod(shape)} cells, {len(self.data) - self.at} bytes are left")
         if math.prod(shape) > CELL_LIMIT:
@@ -107,7 +107,7 @@ class _Reader:
 
 
 def read_mat(path: Path) -> dict[str, list[NDArray[np.generic]]]:
-    """Reads a MATLAB 5 file. Returns each cell array as a list of matrices, by variable name."""
+    """Read a MATLAB 5 file. Return each cell array as a list of matrices, by variable name."""
     data = read_file(path, FILE_LIMIT)
     with data_errors(path):
         order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
@@ -136,7 +136,7 @@ def _variables(reader: _Reader) -> Iterator[tuple[str, list[NDArray[np.generic]]
 
 
 def _decompress(payload: memoryview, limit: int, reader: _Reader) -> memoryview:
-    """Decompresses a variable into as much memory as its first 8 bytes declare."""
+    """Decompress a variable into as much memory as its first 8 bytes declare."""
     decompressor = zlib.decompressobj()
     try:
         start = decompressor.decompress(payload, 8)

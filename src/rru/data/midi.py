@@ -1,4 +1,4 @@
-"""Reads MIDI files as piano rolls. Safe for untrusted files."""
+"""Read MIDI files as piano rolls. Safe for untrusted files."""
 
 import io
 import math
@@ -72,7 +72,7 @@ def read_midi(path: Path | str, steps_per_beat: int, *, gaps: bool = False) -> R
 def roll_of(
     notes: Notes, steps_per_beat: int, file: Path | str, limit: int = STEP_LIMIT, *, separate: bool = False
 ) -> Roll:
-    """Returns notes as a piano roll (T, 88) that ends with the last note; see `read_midi`.
+    """Return notes as a piano roll (T, 88) that ends with the last note; see `read_midi`.
 
     **Arguments:**
 
@@ -124,7 +124,7 @@ def grid(path: Path, steps_per_beat: int) -> int:
 
 
 def notes_in(content: bytes, file: Path | str) -> Notes:
-    """Returns the notes in the content of a MIDI file; raises DataError, naming `file`, if it is not one."""
+    """Return the notes in the content of a MIDI file. Raise DataError, naming `file`, if it is not one."""
     with extra("train"):
         import mido
     if _HUGE_NUMBER.search(content):
@@ -151,7 +151,7 @@ def notes_in(content: bytes, file: Path | str) -> Notes:
 
 
 def _held(messages: list[Timed]) -> list[tuple[int, float, float]]:
-    """Returns note, start and end (in ticks) of every note, from messages in the order of time."""
+    """Return note, start and end (in ticks) of every note, from messages in the order of time."""
     open_notes: dict[tuple[int, int, int], float] = {}  # by track too: several tracks may share a channel
     held = []
     for time, track, message in messages:

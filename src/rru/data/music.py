@@ -20,7 +20,7 @@ NOTE_LIMIT = 20_000_000
 
 
 def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
-    """Reads the pieces, concatenated per split, with their offsets."""
+    """Read the pieces, concatenated per split, with their offsets."""
     (part,) = found.parts
     read = _from_mat if part.form == "mat" else _from_pickle
     arrays: dict[str, NDArray[np.generic]] = {}
@@ -37,7 +37,7 @@ def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
 
 
 def from_prepared(ready: Prepared) -> Music:
-    """Builds the data set from cached arrays."""
+    """Build the data set from cached arrays."""
     splits = {}
     for split in SPLITS:
         rolls = ready.arrays[f"{split}_rolls"].view(np.ndarray)  # still mapped; slicing a memmap is slow
@@ -79,7 +79,7 @@ def _from_pickle(path: Path) -> dict[str, list[NDArray[np.uint8]]]:
 
 
 def _check_size(data: Mapping[str, object], path: Path) -> None:
-    """Counts steps and notes before allocating: a small file can refer to one list a million times."""
+    """Count steps and notes before allocating: a small file can refer to one list a million times."""
     steps = notes = 0
     for split in SPLITS:
         for number, piece in enumerate(_sequence(data[split], path, split)):
@@ -94,7 +94,7 @@ def _check_size(data: Mapping[str, object], path: Path) -> None:
 
 
 def _roll_from_notes(piece: Sequence[Any], path: Path, place: str) -> NDArray[np.uint8]:
-    """Builds a piano roll from the list of MIDI notes at each step."""
+    """Build a piano roll from the list of MIDI notes at each step."""
     roll = np.zeros((len(piece), KEYS), np.uint8)
     for index, step in enumerate(piece):
         for note in step:

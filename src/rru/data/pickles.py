@@ -90,7 +90,7 @@ class _StackMachine:
         self.stack.append(target)
 
     def run(self, name: str, argument: object) -> bool:
-        """Runs one opcode. Returns False if it is not supported."""
+        """Run one opcode. Return False if it is not supported."""
         if name in _VALUES:
             self.stack.append(argument)
         elif name in self.actions:
@@ -107,7 +107,7 @@ class _StackMachine:
 
 
 def read_pickle(path: Path) -> object:
-    """Reads plain data from a pickle. Raises DataError if it contains anything else."""
+    """Read plain data from a pickle. Raise DataError if it contains anything else."""
     data = read_file(path, FILE_LIMIT)
     machine, at, objects = _StackMachine(), 0, 0
     with data_errors(path, "pickle"):

@@ -31,7 +31,7 @@ Key = tuple[str, int, int]  # train or test, label, number of the review
 
 
 def words_of(text: str) -> list[str]:
-    """Splits a review into lower-case words: letters, digits and inner apostrophes. Everything else is dropped."""
+    """Split a review into lower-case words: letters, digits and inner apostrophes. Everything else is dropped."""
     return _WORD.findall(_normalized(text))
 
 
@@ -40,7 +40,7 @@ def _normalized(text: str) -> str:
 
 
 class _WordIds(dict[str, int]):
-    """Assigns ids to words in the order of first use."""
+    """Ids of words, in the order of first use."""
 
     def __missing__(self, word: str) -> int:
         word_id = self[word] = len(self)
@@ -48,7 +48,7 @@ class _WordIds(dict[str, int]):
 
 
 class _ChunkIds(dict[str, tuple[int, ...]]):
-    """Caches the word ids of chunks of text without spaces, since most chunks repeat."""
+    """A cache of the word ids of chunks of text without spaces: most chunks repeat."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _ChunkIds(dict[str, tuple[int, ...]]):
 
 
 def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
-    """Reads, splits and encodes the reviews. The vocabulary comes from the training split."""
+    """Read, split and encode the reviews. The vocabulary comes from the training split."""
     (part,) = found.parts
     chunk_ids = _ChunkIds()
     reviews: dict[Key, array[int]] = {}
@@ -86,7 +86,7 @@ def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
 
 
 def from_prepared(ready: Prepared) -> Reviews:
-    """Builds the data set from cached arrays."""
+    """Build the data set from cached arrays."""
     names = ("tokens", "offsets", "labels")
     splits = {split: LabelledTexts(*(ready.arrays[f"{split}_{name}"] for name in names)) for split in SPLITS}
     vocabulary = Vocabulary.from_fields(ready.about["vocabulary"], Path("cached arrays"))
@@ -94,7 +94,7 @@ def from_prepared(ready: Prepared) -> Reviews:
 
 
 def _split(reviews: Iterable[Key]) -> dict[str, list[Key]]:
-    """Holds out the last fifth of the training reviews of each label, by number, for validation.
+    """Hold out the last fifth of the training reviews of each label, by number, for validation.
 
     Reviews of the same film have consecutive numbers, so at most one film per label is in both splits. A random split
     would share films and be easier than the test split, whose films are all new.
@@ -121,7 +121,7 @@ def _check_counts(part: Part, splits: dict[str, list[Key]], expected: object) ->
 
 
 def _vocabulary(training: list["array[int]"], words: list[str]) -> tuple[Vocabulary, NDArray[np.uint16]]:
-    """Returns the most frequent words of the training split, and the token id of every word in the data set."""
+    """Return the most frequent words of the training split, and the token id of every word in the data set."""
     text = np.concatenate([np.frombuffer(review, np.int32) for review in training])
     counts = np.bincount(text, minlength=len(words)).tolist()
     seen = [word for word, count in enumerate(counts) if count]
@@ -133,7 +133,7 @@ def _vocabulary(training: list["array[int]"], words: list[str]) -> tuple[Vocabul
 
 
 def labelled_reviews(part: Part) -> Iterator[tuple[Key, str]]:
-    """Yields every labelled review, in no particular order. Other files are skipped."""
+    """Yield every labelled review, in no particular order. Other files are skipped."""
     total = 0
     for name, match, data in _tree_files(part) if part.form == "tree" else _tar_members(part):
         total += max(len(data), 1024)  # every review has some overhead in memory

@@ -48,7 +48,7 @@ class LabelledTexts:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tokens, int]:
-        """Returns the tokens (T,) and the label of one text."""
+        """Return the tokens (T,) and the label of one text."""
         index = range(len(self))[index]
         return self.tokens[self.offsets[index] : self.offsets[index + 1]], int(self.labels[index])
 
@@ -136,11 +136,11 @@ Loaded = Music | Text | Reviews | Images | Sequences | Series
 
 
 def permutation() -> NDArray[np.int64]:
-    """Returns the fixed order of the 784 pixels in permuted MNIST: NumPy's `RandomState(0).permutation(784)`."""
+    """Return the fixed order of the 784 pixels in permuted MNIST: NumPy's `RandomState(0).permutation(784)`."""
     order: NDArray[np.int64] = np.random.RandomState(0).permutation(784).astype(np.int64)
     return order
 
 
 def without_empty_steps(piece: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Returns a piece (T, 88) without the steps on which no key sounds."""
+    """Return a piece (T, 88) without the steps on which no key sounds."""
     return piece[piece.any(axis=1)]

@@ -19,7 +19,7 @@ DIRECTORY_LIMIT = 1 << 20  # bytes of a zip archive's list of members
 
 @contextmanager
 def data_errors(file: str | Path, place: str = "") -> Iterator[None]:
-    """Turns any exception in the block into a DataError that names the file and the place."""
+    """Turn any exception in the block into a DataError that names the file and the place."""
     try:
         yield
     except DataError:
@@ -30,7 +30,7 @@ def data_errors(file: str | Path, place: str = "") -> Iterator[None]:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Reads a file. Raises DataError if it is empty, larger than `limit` bytes, or a pipe or device."""
+    """Read a file. Raise DataError if it is empty, larger than `limit` bytes, or a pipe or device."""
     checked_size(path, limit)
     with data_errors(path), path.open("rb") as file:  # it may still grow
         data = b"".join(iter(LimitedReader(file, limit, path).read, b""))
@@ -40,7 +40,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def checked_size(path: Path, limit: int) -> int:
-    """Returns the size of a file. Raises DataError if it is larger than `limit` bytes, or a pipe or device."""
+    """Return the size of a file. Raise DataError if it is larger than `limit` bytes, or a pipe or device."""
     with data_errors(path):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
@@ -61,7 +61,7 @@ class LimitedReader:
         self.position = 0
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Reads at most `size` bytes; empty at the end."""
+        """Read at most `size` bytes; empty at the end."""
         data = self.stream.read(size)
         self.position += len(data)
         if self.position > self.limit:
@@ -71,7 +71,7 @@ class LimitedReader:
 
 @contextmanager
 def open_part(part: Part, limit: int) -> Iterator[LimitedReader]:
-    """Opens the decompressed content of a part, as a stream of at most `limit` bytes."""
+    """Open the decompressed content of a part, as a stream of at most `limit` bytes."""
     place = f"member {part.member}" if part.member else ""
     with data_errors(part.path, place):
         if part.form != "tar" and part.path.stat().st_size > limit:  # compressing does not enlarge a file
@@ -95,7 +95,7 @@ def open_part(part: Part, limit: int) -> Iterator[LimitedReader]:
 
 
 def check_zip_directory(path: Path) -> None:
-    """Raises DataError if the list of members of a zip archive is too large: `zipfile` would read it whole."""
+    """Raise DataError if the list of members of a zip archive is too large: `zipfile` would read it whole."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - (1 << 16) - 22, 0))
         end = file.read()
@@ -122,7 +122,7 @@ def _zip_member(archive: zipfile.ZipFile, part: Part, limit: int) -> zipfile.Zip
 
 
 def read_part(part: Part, limit: int, verify: bool) -> bytearray:
-    """Reads the decompressed content of a part. Raises DataError if it is empty or larger than `limit` bytes.
+    """Read the decompressed content of a part. Raise DataError if it is empty or larger than `limit` bytes.
 
     With `verify`, the content must also match the size and hash in the catalogue.
     """
@@ -146,7 +146,7 @@ def read_part(part: Part, limit: int, verify: bool) -> bytearray:
 
 
 def content_hash(part: Part, algorithm: str = "sha256") -> str:
-    """Hashes the decompressed content of a part, in the notation of the catalogue: `sha256:…`."""
+    """Hash the decompressed content of a part, in the notation of the catalogue: `sha256:…`."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open_part(part, part.remote.content_size or CONTENT_LIMIT) as stream:
         while chunk := stream.read(CHUNK):
@@ -155,7 +155,7 @@ def content_hash(part: Part, algorithm: str = "sha256") -> str:
 
 
 def decode_text(data: bytes | bytearray, file: str | Path, place: str = "") -> str:
-    """Decodes UTF-8. Raises DataError with the line and offset of an invalid byte."""
+    """Decode UTF-8. Raise DataError with the line and offset of an invalid byte."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -25,7 +25,7 @@ class Readable(Protocol):
     """A stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Reads at most `size` bytes; empty at the end."""
+        """Read at most `size` bytes; empty at the end."""
 
 
 class Member:
@@ -76,7 +76,7 @@ class _Archive:
 
 
 def tar_files(path: Path) -> Iterator[tuple[str, Member]]:
-    """Yields name and content of the regular files in a tar archive, in order. Links and devices are skipped."""
+    """Yield name and content of the regular files in a tar archive, in order. Links and devices are skipped."""
     if (size := path.stat().st_size) > LIMIT:
         raise DataError(path, f"has {size} bytes, more than the limit of {LIMIT}")
     with path.open("rb") as file:
@@ -101,7 +101,7 @@ def tar_files(path: Path) -> Iterator[tuple[str, Member]]:
 
 
 def _parse_header(header: bytes, archive: _Archive) -> tuple[bytes, int]:
-    """Returns type and size of a member."""
+    """Return type and size of a member."""
     try:
         checksum, size = int(header[148:156].strip(b" \0"), 8), int(header[124:136].strip(b" \0") or b"0", 8)
     except ValueError:

@@ -21,7 +21,7 @@ BYTES_LIMIT = 1 << 28
 
 
 def prepare_words(found: Found, options: Mapping[str, bool]) -> Prepared:
-    """Encodes Penn Treebank words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
+    """Encode Penn Treebank words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
     texts = [_read_treebank(part, options) for part in found.parts]
     if options["line_ends"]:
         texts = [text.replace("\n", f" {LINE_END} ") for text in texts]
@@ -29,13 +29,13 @@ def prepare_words(found: Found, options: Mapping[str, bool]) -> Prepared:
 
 
 def prepare_characters(found: Found, options: Mapping[str, bool]) -> Prepared:
-    """Encodes Penn Treebank characters, as in the published character files."""
+    """Encode Penn Treebank characters, as in the published character files."""
     texts = [_read_treebank(part, options) for part in found.parts]
     return _encode([published_characters(text).split() for text in texts], "characters")
 
 
 def published_characters(words: str) -> str:
-    """Converts the file of words to the published character file: characters separated by spaces, a space as `_`."""
+    """Convert the file of words to the published character file: characters separated by spaces, a space as `_`."""
     lines = words.removesuffix("\n").split("\n")
     return "".join(" ".join(line.strip().replace(" ", "_")) + " \n " for line in lines)
 
@@ -49,7 +49,7 @@ def _read_treebank(part: Part, options: Mapping[str, bool]) -> str:
 
 
 def _encode(splits: list[list[str]], kind: str) -> Prepared:
-    """Encodes tokens. Ids follow the frequency in the training split."""
+    """Encode tokens. Ids follow the frequency in the training split."""
     counts = Counter(splits[0])
     vocabulary = Vocabulary.of(sorted(counts, key=lambda token: (-counts[token], token)), kind)
     arrays = {name: vocabulary.numbers(tokens) for name, tokens in zip(SPLITS, splits, strict=True)}
@@ -57,7 +57,7 @@ def _encode(splits: list[list[str]], kind: str) -> Prepared:
 
 
 def prepare_bytes(found: Found, options: Mapping[str, bool]) -> Prepared:
-    """Encodes a text by bytes, split 90/5/5 in order. The vocabulary is the bytes of the training split."""
+    """Encode a text by bytes, split 90/5/5 in order. The vocabulary is the bytes of the training split."""
     (part,) = found.parts
     data = np.frombuffer(read_part(part, BYTES_LIMIT, options["verify"]), np.uint8)
     held_out = len(data) // 20
@@ -77,7 +77,7 @@ def prepare_bytes(found: Found, options: Mapping[str, bool]) -> Prepared:
 
 
 def _map_bytes(data: NDArray[np.uint8], token_of_byte: Tokens) -> Tokens:
-    """Maps bytes to token ids, in place if they fit in a byte, so that a large text is in memory only once."""
+    """Map bytes to token ids, in place if they fit in a byte, so that a large text is in memory only once."""
     if token_of_byte.dtype != np.uint8:  # more than 254 different bytes, plus padding and unknown
         return token_of_byte[data]
     for start in range(0, len(data), CHUNK):
@@ -86,6 +86,6 @@ def _map_bytes(data: NDArray[np.uint8], token_of_byte: Tokens) -> Tokens:
 
 
 def from_prepared(ready: Prepared) -> Text:
-    """Builds the data set from cached arrays."""
+    """Build the data set from cached arrays."""
     vocabulary = Vocabulary.from_fields(ready.about["vocabulary"], Path("cached arrays"))
     return Text(**{split: ready.arrays[split] for split in SPLITS}, vocabulary=vocabulary)

@@ -66,7 +66,7 @@ def verify(data_set: DataSet, folder: Path, watch: Callable[[Path], object] | No
 
 
 def _check(data_set: DataSet, folder: Path, part: Part) -> FileCheck:
-    """Checks the hash of the file, else of its content, else its counts."""
+    """Check the hash of the file, else of its content, else its counts."""
     file, path = part.remote, part.path
     if not path.exists():
         return FileCheck(path, "missing", "missing")
@@ -86,7 +86,7 @@ def _check(data_set: DataSet, folder: Path, part: Part) -> FileCheck:
 
 
 def _may_match(path: Path, file: RemoteFile) -> bool:
-    """Returns whether a file has the published size; without one, whether it is small enough to be hashed."""
+    """Return whether a file has the published size; without one, whether it is small enough to be hashed."""
     size = path.stat().st_size
     return size == file.size if file.size is not None else size <= CONTENT_LIMIT
 
@@ -103,7 +103,7 @@ def _describe_content(data_set: DataSet, file: RemoteFile) -> str:
 
 
 def _check_counts(data_set: DataSet, folder: Path, path: Path) -> str:
-    """Compares counts with the catalogue and describes them. Raises DataError if one differs."""
+    """Compare counts with the catalogue and describe them. Raise DataError if one differs."""
     loaded = load(data_set.name, folder)
     if not isinstance(loaded, Music):
         return "it is readable"
@@ -119,7 +119,7 @@ def _check_counts(data_set: DataSet, folder: Path, path: Path) -> str:
 
 
 def _reviews_hash(part: Part) -> str:
-    """Hashes the labelled reviews and their names, independent of the archive they are in."""
+    """Hash the labelled reviews and their names, independent of the archive they are in."""
     texts = reviews.labelled_reviews(part)
     lines = sorted(f"{key} {hashlib.sha256(text.encode()).hexdigest()}\n" for key, text in texts)
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()

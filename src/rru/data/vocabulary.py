@@ -46,7 +46,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokens: Iterable[str], kind: str) -> "Vocabulary":
-        """Builds a vocabulary: padding, unknown, then the given tokens in order."""
+        """Build a vocabulary: padding, unknown, then the given tokens in order."""
         specials = (PADDING, UNKNOWN)
         return cls(specials + tuple(token for token in tokens if token not in specials), kind)
 
@@ -73,16 +73,16 @@ class Vocabulary:
         return np.min_scalar_type(len(self.tokens) - 1)
 
     def numbers(self, tokens: Sequence[str]) -> Tokens:
-        """Returns the ids of tokens, (len(tokens),)."""
+        """Return the ids of tokens, (len(tokens),)."""
         ids, unknown = self.ids, self.unknown
         return np.fromiter((ids.get(token, unknown) for token in tokens), self.dtype, len(tokens))
 
     def encode(self, text: str) -> Tokens:
-        """Splits a text into tokens and returns their ids, (T,)."""
+        """Split a text into tokens and return their ids, (T,)."""
         return self.numbers(tokens_of(text, self.kind))
 
     def decode(self, ids: Iterable[int] | NDArray[np.integer]) -> str:
-        """Returns the text of ids (T,), without padding."""
+        """Return the text of ids (T,), without padding."""
         numbers = ids.tolist() if isinstance(ids, np.ndarray) else ids  # iterating over a NumPy array is slow
         tokens = [self.tokens[number] for number in numbers if number != self.padding]
         if self.kind == "words":
@@ -98,21 +98,21 @@ class Vocabulary:
         return data.decode("utf-8", errors="replace")
 
     def spaced(self, token: int) -> bool:
-        """Returns whether a token is written with a space before it."""
+        """Return whether a token is written with a space before it."""
         words = self.kind in ("words", "words and punctuation")
         return words and not (self.kind != "words" and self.tokens[token] in _CLOSING)
 
     def fields(self) -> dict[str, object]:
-        """Returns the vocabulary as a JSON object."""
+        """Return the vocabulary as a JSON object."""
         return {"kind": self.kind, "padding": self.padding, "unknown": self.unknown, "tokens": list(self.tokens)}
 
     def save(self, path: Path | str) -> None:
-        """Writes the vocabulary to a JSON file, atomically."""
+        """Write the vocabulary to a JSON file, atomically."""
         write_file(Path(path), f"{json.dumps(self.fields())}\n".encode("ascii"))
 
     @classmethod
     def load(cls, path: Path | str) -> "Vocabulary":
-        """Reads a vocabulary that `save` wrote. Raises DataError if the file is damaged."""
+        """Read a vocabulary that `save` wrote. Raise DataError if the file is damaged."""
         path = Path(path)
         data = read_file(path, FILE_LIMIT)
         with data_errors(path):
@@ -120,7 +120,7 @@ class Vocabulary:
 
     @classmethod
     def from_fields(cls, fields: object, file: Path | str) -> "Vocabulary":
-        """Builds a vocabulary from a JSON object; `file` is named in errors."""
+        """Build a vocabulary from a JSON object; `file` is named in errors."""
         if not isinstance(fields, dict) or set(fields) != {"kind", "padding", "unknown", "tokens"}:
             raise DataError(file, "must be an object with kind, padding, unknown and tokens")
         tokens, numbers = fields["tokens"], (fields["padding"], fields["unknown"])
@@ -132,7 +132,7 @@ class Vocabulary:
 
 
 def tokens_of(text: str, kind: str) -> Sequence[str]:
-    """Divides a text into tokens, for a vocabulary of this kind."""
+    """Divide a text into tokens, for a vocabulary of this kind."""
     if kind == "words":
         return text.split()
     if kind == "words and punctuation":
@@ -143,7 +143,7 @@ def tokens_of(text: str, kind: str) -> Sequence[str]:
 
 
 def _spaced(tokens: Sequence[str]) -> str:
-    """Joins words and marks, without a space before a closing mark or after an opening one."""
+    """Join words and marks, without a space before a closing mark or after an opening one."""
     text = ""
     for before, token in zip(["", *tokens], tokens, strict=False):
         text += token if not text or token in _CLOSING or before in _OPENING else f" {token}"

@@ -29,7 +29,7 @@ class CellOptions(TypedDict, total=False):
 
 
 def _option(name: str) -> property:
-    """Returns a read-only property for one of the cell's options."""
+    """Return a read-only property for one of the cell's options."""
 
     def get(cell: "Cell") -> object:
         return cell._options[name]
@@ -108,7 +108,7 @@ class Cell(nn.Module, ABC):
         describe(cls, parameters_of(cls).values(), cls.arguments)
 
     def _checked(self, options: dict[str, object]) -> dict[str, object]:
-        """Returns the options after checking each against its declaration in this class or a base class."""
+        """Return the options after checking each against its declaration in this class or a base class."""
         cls, signature = type(self), inspect.signature(type(self)).parameters
         refuse_unknown(cls, options, dict.fromkeys([*signature, *self.arguments]))
         for name in signature:
@@ -121,7 +121,7 @@ class Cell(nn.Module, ABC):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Returns an option or a weight."""
+            """Return an option or a weight."""
 
     output_size = _option("output_size")
 
@@ -136,25 +136,25 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the name and shape of each weight. The options are already set as attributes when this is called."""
+        """Return the name and shape of each weight. The options are already set as attributes when this is called."""
 
     @abstractmethod
     def reset_parameters(self) -> None:
-        """Initializes all weights, using torch's random number generator."""
+        """Initialize all weights, using torch's random number generator."""
 
     @abstractmethod
     def project(self, x: Tensor) -> Tensor:
-        """Maps the inputs of all steps (..., m) to (..., any size). Runs once, before the loop."""
+        """Map the inputs of all steps (..., m) to (..., any size). The scan calls it once, before the loop."""
 
     @abstractmethod
     def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
-        """Computes features and the new state from one step's projected input (B, any size) and the previous state.
+        """Compute features and the new state from one step's projected input (B, any size) and the previous state.
 
         `keep` is the dropout mask (B, `mask_size`), already divided by the keep probability; None without dropout.
         """
 
     def readout(self, features: Tensor) -> Tensor:
-        """Maps the features of all steps (..., any size) to outputs (..., p). Runs once, after the loop."""
+        """Map the features of all steps (..., any size) to outputs (..., p). The scan calls it once, after the loop."""
         return features
 
     @property
@@ -163,13 +163,13 @@ class Cell(nn.Module, ABC):
         return self.hidden_size
 
     def initial_state(self, batch: int) -> State:
-        """Returns the default initial state: a (B, n) tensor for each of `state_names`."""
+        """Return the default initial state: a (B, n) tensor for each of `state_names`."""
         return tuple(self.some_weight().new_zeros(batch, self.hidden_size) for _ in self.state_names)
 
     def forward(
         self, input: Tensor, state: PublicState | None = None, *, hx: PublicState | None = None
     ) -> tuple[Tensor, Any]:
-        """Runs one step.
+        """Run one step.
 
         **Arguments:**
 
@@ -199,27 +199,27 @@ class Cell(nn.Module, ABC):
         return output, self.public_state(after)
 
     def stepper(self) -> scan.Stepper:
-        """Returns a `rru.scan.Stepper`, the fastest way to run this cell step by step without gradients."""
+        """Return a `rru.scan.Stepper`, the fastest way to run this cell step by step without gradients."""
         return scan.Stepper([self], stacked=False)
 
     def new_seed(self, device: torch.device) -> Tensor | None:
-        """Draws a seed for the dropout masks from torch's generator; returns None if dropout is off."""
+        """Draw a seed for the dropout masks from torch's generator; return None if dropout is off."""
         return dropout_seed(device) if self._drops() else None
 
     def _drops(self) -> bool:
         return self.training and self._dropout > 0
 
     def public_state(self, state: State) -> PublicState:
-        """Returns the state in the form users see."""
+        """Return the state in the form users see."""
         return state[0] if len(self.state_names) == 1 else state
 
     def weights(self) -> dict[str, Tensor]:
-        """Returns the weights by name, in order. Reads each once: a parametrization recomputes it on every read."""
+        """Return the weights by name, in order. Read each once: a parametrization recomputes it on every read."""
         stored: dict[str, Any] = self._parameters  # faster than getattr, which tries this dict last
         return {name: stored[name] if name in stored else getattr(self, name) for name in self.weight_shapes}
 
     def some_weight(self) -> Tensor:
-        """Returns any parameter, to get device and dtype without computing a parametrized weight."""
+        """Return any parameter, to get device and dtype without computing a parametrized weight."""
         weight = next(iter(self._parameters.values()), None)
         if weight is None:
             weight = next(self.parameters(), None)
@@ -228,7 +228,7 @@ class Cell(nn.Module, ABC):
         )  # replicas have no parameters
 
     def bound(self, matrices: torch.dtype | None = None) -> "Cell":
-        """Returns a copy of this cell that holds the current weights, for a whole scan.
+        """Return a copy of this cell that holds the current weights, for a whole scan.
 
         **Arguments:** `matrices`: the dtype to cast the weight matrices to. Default: no cast.
         """
@@ -241,7 +241,7 @@ class Cell(nn.Module, ABC):
 
     @classmethod
     def from_weights(cls, weights: list[Tensor], options: str, dropout: float) -> Self:
-        """Builds a cell from its options (JSON) and weights. The weights are plain tensors, not parameters."""
+        """Build a cell from its options (JSON) and weights. The weights are plain tensors, not parameters."""
         cell = cls(**json.loads(options), device="meta")
         if cell.options != options:
             raise RuntimeError(f"{cls.__name__} must keep its arguments as they are; {options} became {cell.options}")
@@ -259,7 +259,7 @@ Cell.arguments = declared(Cell)
 
 @torch.no_grad()
 def glorot(*blocks: Tensor, fan_in: int, fan_out: int) -> None:
-    """Fills blocks of one matrix uniformly from +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Fill blocks of one matrix uniformly from +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
     bound = math.sqrt(6 / (fan_in + fan_out))
     for block in blocks:
         block.uniform_(-bound, bound)

@@ -25,7 +25,7 @@ class SizedCell(Protocol):
 
 
 def positive(name: str, value: int) -> int:
-    """Returns `value` if it is an int of at least 1, else raises."""
+    """Return `value` if it is an int of at least 1, else raise."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
     if value < 1:
@@ -34,21 +34,21 @@ def positive(name: str, value: int) -> int:
 
 
 def flag(name: str, value: bool) -> bool:
-    """Returns `value` if it is a bool, else raises; truthy values are not accepted."""
+    """Return `value` if it is a bool, else raise; truthy values are not accepted."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return value
 
 
 def choice(name: str, value: object, allowed: Sequence[str]) -> str:
-    """Returns `value` if it is one of the allowed strings, else raises."""
+    """Return `value` if it is one of the allowed strings, else raise."""
     if value not in allowed:
         raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
     return str(value)
 
 
 def shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) -> None:
-    """Raises unless a tensor has exactly the expected shape. `meaning` names its dimensions for the error."""
+    """Raise unless a tensor has exactly the expected shape. `meaning` names its dimensions for the error."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor of shape {meaning}, got {type(tensor).__name__}")
     if tensor.shape != expected:
@@ -56,7 +56,7 @@ def shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) ->
 
 
 def like_weights(name: str, tensor: Tensor, weight: Tensor) -> None:
-    """Raises unless a tensor is on the device of the weights and has their dtype, or one that autocast accepts."""
+    """Raise unless a tensor is on the device of the weights and has their dtype, or one that autocast accepts."""
     if tensor.device != weight.device:
         raise ValueError(f"{name} is on {tensor.device}, the weights on {weight.device}: move one of them with .to()")
     if tensor.dtype == weight.dtype and tensor.dtype == torch.float32:
@@ -72,7 +72,7 @@ def like_weights(name: str, tensor: Tensor, weight: Tensor) -> None:
 
 
 def input_of(cell: SizedCell, input: Tensor, ranks: Mapping[int, str]) -> None:
-    """Raises unless an input has one of the given ranks, `input_size` features, and the weights' dtype and device."""
+    """Raise unless an input has one of the given ranks, `input_size` features, and the weights' dtype and device."""
     if not isinstance(input, Tensor):
         raise TypeError(f"input must be a tensor, got {type(input).__name__}")
     if input.dim() not in ranks:
@@ -83,7 +83,7 @@ def input_of(cell: SizedCell, input: Tensor, ranks: Mapping[int, str]) -> None:
 
 
 def state_of(cell: SizedCell, state: object, expected: tuple[int, ...], meaning: str) -> State:
-    """Returns the user's state as a tuple with one tensor per name in `state_names`, after checking their shapes."""
+    """Return the user's state as a tuple with one tensor per name in `state_names`, after checking their shapes."""
     names = cell.state_names
     if len(names) == 1:
         if not isinstance(state, Tensor):
@@ -105,7 +105,7 @@ def state_of(cell: SizedCell, state: object, expected: tuple[int, ...], meaning:
 
 
 def one_state(state: PublicState | None, hx: PublicState | None) -> PublicState | None:
-    """Returns the state given as `state` or as `hx`; raises if both were given."""
+    """Return the state given as `state` or as `hx`; raise if both were given."""
     if hx is None:
         return state
     if state is not None:
@@ -114,7 +114,7 @@ def one_state(state: PublicState | None, hx: PublicState | None) -> PublicState 
 
 
 def refuse_torchs_weight(module: object, name: str, where: str) -> None:
-    """Raises if torch's layers have a weight of this name, which ours have not."""
+    """Raise if `name` is a weight of torch's layers, which ours do not have."""
     if name.startswith(("weight_", "bias_")) or name in ("all_weights", "_all_weights"):
         raise AttributeError(
             f"{type(module).__name__} has no {name}: its weights are in {where}, in named_parameters()"

@@ -10,7 +10,7 @@ from rru.nn.layer import Layer
 
 
 def arguments(module: nn.RNNBase | Layer, expected: type) -> dict[str, Any]:
-    """Returns the constructor arguments shared by torch's layers and ours; raises unless `module` is an `expected`."""
+    """Return the constructor arguments shared by torch's layers and ours; raise unless `module` is an `expected`."""
     if not issubclass(type(module), expected):
         raise TypeError(f"module must be a {expected.__module__}.{expected.__name__}, got {type(module).__name__}")
     rates = [cell.dropout for cell in module.cells] if isinstance(module, Layer) else [module.dropout]
@@ -29,13 +29,13 @@ def arguments(module: nn.RNNBase | Layer, expected: type) -> dict[str, Any]:
 
 
 def copy(source: Tensor, target: Tensor) -> None:
-    """Copies the values and `requires_grad`."""
+    """Copy the values and `requires_grad`."""
     target.copy_(source)
     target.requires_grad_(source.requires_grad)
 
 
 def weights(module: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Yields weight_ih, weight_hh, bias_ih, bias_hh of each layer and direction, in the order of our `cells`."""
+    """Yield weight_ih, weight_hh, bias_ih, bias_hh of each layer and direction, in the order of our `cells`."""
     for layer in range(module.num_layers):
         for suffix in ("", "_reverse")[: 1 + module.bidirectional]:
             weight_ih, weight_hh = (getattr(module, f"weight_{kind}_l{layer}{suffix}") for kind in ("ih", "hh"))

@@ -92,7 +92,7 @@ class GRU(Layer):
     @classmethod
     @torch.no_grad()
     def from_torch(cls, module: nn.GRU) -> Self:
-        """Returns a layer with `reset_after=True` that computes the same as `module`."""
+        """Return a layer with `reset_after=True` that computes the same as `module`."""
         layer = cls(reset_after=True, **convert.arguments(module, nn.GRU))
         candidate = slice(2 * layer.hidden_size, None)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
@@ -110,7 +110,7 @@ class GRU(Layer):
 
     @torch.no_grad()
     def to_torch(self) -> nn.GRU:
-        """Returns a `torch.nn.GRU` that computes the same as this layer, which must have `reset_after=True`."""
+        """Return a `torch.nn.GRU` that computes the same as this layer, which must have `reset_after=True`."""
         if not all(cell.reset_after for cell in self.cells):
             raise ValueError("reset_after must be True to convert: torch.nn.GRU resets after the product, got False")
         module = nn.GRU(**convert.arguments(self, type(self)))

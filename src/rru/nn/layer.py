@@ -124,7 +124,7 @@ class Layer(nn.Module):
         lengths: Tensor | None = None,
         hx: PublicState | None = None,
     ) -> tuple[Tensor | PackedSequence, Any]:
-        """Runs over whole sequences.
+        """Run over whole sequences.
 
         **Arguments:**
 
@@ -166,7 +166,7 @@ class Layer(nn.Module):
     def _run(
         self, x: Tensor, state: PublicState | None, lengths: Tensor | None, batched: bool = True
     ) -> tuple[Tensor, State]:
-        """Runs all layers and directions over x (T, B, m).
+        """Run all layers and directions over x (T, B, m).
 
         **Returns:** outputs (T, B, directions * p) and final states, (cells, B, n) each.
         """
@@ -199,18 +199,18 @@ class Layer(nn.Module):
         return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
 
     def initial_state(self, batch: int) -> PublicState:
-        """Returns the default initial state, in the form that `forward` takes: (cells, B, n) each."""
+        """Return the default initial state, in the form that `forward` takes: (cells, B, n) each."""
         parts = zip(*(cell.initial_state(batch) for cell in self.cells), strict=True)
         return self._first.public_state(tuple(torch.stack(part) for part in parts))
 
     def stepper(self) -> scan.Stepper:
-        """Returns a `rru.scan.Stepper`, the fastest way to run this layer step by step without gradients."""
+        """Return a `rru.scan.Stepper`, the fastest way to run this layer step by step without gradients."""
         if self.bidirectional:
             raise ValueError("bidirectional must be False to run step by step: a step cannot see later inputs")
         return scan.Stepper(self.cells)
 
     def _states_before(self, state: PublicState | None, batch: int, batched: bool) -> list[State]:
-        """Returns the initial state of each cell."""
+        """Return the initial state of each cell."""
         if state is None:
             return [cell.initial_state(batch) for cell in self.cells]
         first, count, n = self._first, len(self.cells), self.hidden_size
@@ -222,12 +222,12 @@ class Layer(nn.Module):
         return list(zip(*parts, strict=True))
 
     def reset_parameters(self) -> None:
-        """Initializes all weights, using torch's random number generator."""
+        """Initialize all weights, using torch's random number generator."""
         for cell in self.cells:
             cell.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Does nothing. Exists so that code written for `torch.nn.LSTM` runs unchanged."""
+        """Do nothing. Exists so that code written for `torch.nn.LSTM` runs unchanged."""
 
     def __getattr__(self, name: str) -> Any:
         checks.refuse_torchs_weight(self, name, ".cells")
@@ -246,7 +246,7 @@ class Layer(nn.Module):
 
 
 def _run_pre_hooks(cell: Cell, *arguments: object) -> None:
-    """Runs a cell's forward pre-hooks. Pruning needs them, and a layer never calls its cells as modules."""
+    """Run a cell's forward pre-hooks. Pruning needs them, and a layer never calls its cells as modules."""
     for key, hook in cell._forward_pre_hooks.items():
         hook(cell, arguments, *([{}] if key in cell._forward_pre_hooks_with_kwargs else []))
 
@@ -269,5 +269,5 @@ def _checked_lengths(lengths: Tensor | None, steps: int, batch: int, device: tor
 
 
 def _has_values(tensor: Tensor) -> bool:
-    """Returns whether the values of a tensor can be read without waiting for a device, and not inside torch.func."""
+    """Return whether the values of a tensor can be read without waiting for a device, and not inside torch.func."""
     return type(tensor) is Tensor and tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -76,7 +76,7 @@ class LSTM(Layer):
     @classmethod
     @torch.no_grad()
     def from_torch(cls, module: nn.LSTM) -> Self:
-        """Returns a layer that computes the same as `module`. It has `forget_bias=0`; any offset is in `bias`."""
+        """Return a layer that computes the same as `module`. It has `forget_bias=0`; any offset is in `bias`."""
         layer = cls(forget_bias=0.0, **convert.arguments(module, nn.LSTM))
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(layer.cells, convert.weights(module), strict=True):
             convert.copy(weight_ih, cell.weight_x)
@@ -88,7 +88,7 @@ class LSTM(Layer):
 
     @torch.no_grad()
     def to_torch(self) -> nn.LSTM:
-        """Returns a `torch.nn.LSTM` that computes the same as this layer."""
+        """Return a `torch.nn.LSTM` that computes the same as this layer."""
         module = nn.LSTM(**convert.arguments(self, type(self)))
         forget = slice(self.hidden_size, 2 * self.hidden_size)
         for cell, (weight_ih, weight_hh, bias_ih, bias_hh) in zip(self.cells, convert.weights(module), strict=True):

@@ -83,7 +83,7 @@ class MogrifierLSTMCell(Cell):
         return h, (h, c)
 
     def _gate(self, index: int, source: Tensor) -> Tensor:
-        """Returns the factor of a round: (B, m) from h (B, n) in even rounds, (B, n) from x (B, m) in odd rounds."""
+        """Return the factor of a round: (B, m) from h (B, n) in even rounds, (B, n) from x (B, m) in odd rounds."""
         bias = getattr(self, f"bias_m{index}")
         if self.rank == 0:
             return 2 * torch.sigmoid(F.linear(source, getattr(self, f"weight_m{index}"), bias))

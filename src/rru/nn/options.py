@@ -23,7 +23,7 @@ MAX_PARTS = 1000
 
 @dataclass(frozen=True)
 class Option:
-    """Describes an option and its allowed values; for use in `Annotated`.
+    """A description of an option and its allowed values, for use in `Annotated`.
 
     **Arguments:**
 
@@ -59,7 +59,7 @@ class Declared:
         return self.default is inspect.Parameter.empty
 
     def check(self, value: object, name: str | None = None) -> Any:
-        """Returns the value, converted to its declared type; raises TypeError or ValueError if it is not allowed.
+        """Return the value, converted to its declared type; raise TypeError or ValueError if it is not allowed.
 
         **Arguments:** `name`: the name to use in the error. Default: the parameter's name.
         """
@@ -110,7 +110,7 @@ class Declared:
 
 
 def declared(function: Callable[..., object], leave_out: tuple[str, ...] = ()) -> dict[str, Declared]:
-    """Returns the parameters of a signature that take plain values, by name, in order.
+    """Return the parameters of a signature that take plain values, by name, in order.
 
     Parameters of other types, such as a device or a tensor, are skipped.
 
@@ -129,7 +129,7 @@ def declared(function: Callable[..., object], leave_out: tuple[str, ...] = ()) -
 
 
 def parameters_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
-    """Returns all parameters of a function or constructor by name, with resolved annotations; see `declared`."""
+    """Return all parameters of a function or constructor by name, with resolved annotations; see `declared`."""
     merged: dict[str, inspect.Parameter] = {}
     takes_more = True
     for depth, constructor in enumerate(_constructors(function) if isinstance(function, type) else [function]):
@@ -150,7 +150,7 @@ def parameters_of(function: Callable[..., object]) -> dict[str, inspect.Paramete
 
 
 def option_of(annotation: object) -> Option | None:
-    """Returns the `Option` in an annotation, or None."""
+    """Return the `Option` in an annotation, or None."""
     return next((extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, Option)), None)
 
 
@@ -160,7 +160,7 @@ def without_metadata(annotation: object) -> object:
 
 
 def _plain_kinds(hint: object) -> tuple[type, ...]:
-    """Returns the plain types in an annotation; empty if it contains any other type."""
+    """Return the plain types in an annotation; empty if it contains any other type."""
     hint = without_metadata(hint)
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     plain = (*_KIND_NAMES, type(None))
@@ -168,7 +168,7 @@ def _plain_kinds(hint: object) -> tuple[type, ...]:
 
 
 def _constructors(cls: type) -> Iterator[Callable[..., object]]:
-    """Yields the constructors of a class and its base classes that are written in Python."""
+    """Yield the constructors of a class and its base classes that are written in Python."""
     for base in cls.__mro__:
         if isinstance(vars(base).get("__init__"), types.FunctionType):
             yield vars(base)["__init__"]

@@ -18,7 +18,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def quantize(model: Model) -> Model:
-    """Returns a copy of a model in which the cells of every rru layer have int8 weights.
+    """Return a copy of a model in which the cells of every rru layer have int8 weights.
 
     ```python
     model = rru.RRU(88, 1000).eval()
@@ -80,16 +80,16 @@ class QuantizedCell(nn.Module):
         self.training = False
 
     def native_tensors(self) -> list[Tensor]:
-        """Returns the tensors that the native scan reads, in order."""
+        """Return the tensors that the native scan reads, in order."""
         return [tensor for name, tensor in self._buffers.items() if tensor is not None and name[:8] != "initial_"]
 
     def some_weight(self) -> Tensor:
-        """Returns a float tensor, to get device and dtype."""
+        """Return a float tensor, to get device and dtype."""
         weight: Tensor = self._buffers["scales_0"]  # type: ignore[assignment]
         return weight
 
     def train(self, mode: bool = True) -> "QuantizedCell":
-        """Raises if `mode` is true: int8 weights cannot be trained."""
+        """Raise if `mode` is true: int8 weights cannot be trained."""
         if mode:
             raise RuntimeError(
                 f"a quantized {self.built_as.__name__} cannot be trained: train the float model and quantize it again"
@@ -97,18 +97,18 @@ class QuantizedCell(nn.Module):
         return self
 
     def new_seed(self, device: torch.device) -> None:
-        """Returns None: there is no dropout."""
+        """Return None: there is no dropout."""
 
     def initial_state(self, batch: int) -> State:
-        """Returns the initial state of the float cell: a (B, n) tensor for each of `state_names`."""
+        """Return the initial state of the float cell: a (B, n) tensor for each of `state_names`."""
         return tuple(getattr(self, f"initial_{part}").repeat(batch, 1) for part in self.state_names)
 
     def public_state(self, state: State) -> PublicState:
-        """Returns the state in the form users see."""
+        """Return the state in the form users see."""
         return state[0] if len(self.state_names) == 1 else state
 
     def native_step(self, cell: object, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Runs one step on x (B, m), as `rru.scan.NativeStep` does for a float cell."""
+        """Run one step on x (B, m), as `rru.scan.NativeStep` does for a float cell."""
         checks.input_of(self, x, {2: "(batch, input_size)"})
         before = checks.state_of(
             self, self.public_state(tuple(state)), (len(x), self.hidden_size), "(batch, hidden_size)"
@@ -119,7 +119,7 @@ class QuantizedCell(nn.Module):
     def forward(
         self, input: Tensor, state: PublicState | None = None, *, hx: PublicState | None = None
     ) -> tuple[Tensor, Any]:
-        """Runs one step; arguments and results are those of `Cell.forward`, with a batch."""
+        """Run one step; arguments and results are those of `Cell.forward`, with a batch."""
         state = checks.one_state(state, hx)
         checks.input_of(self, input, {2: "(batch, input_size)"})
         before = self.initial_state(len(input)) if state is None else (state if isinstance(state, tuple) else (state,))
@@ -127,7 +127,7 @@ class QuantizedCell(nn.Module):
         return output, self.public_state(last)
 
     def stepper(self) -> scan.Stepper:
-        """Returns a `rru.scan.Stepper`."""
+        """Return a `rru.scan.Stepper`."""
         return scan.Stepper([self], stacked=False)
 
     def extra_repr(self) -> str:

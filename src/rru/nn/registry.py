@@ -14,7 +14,7 @@ _layers: dict[str, type[Layer]] = {}
 
 
 def register_cell(name: str) -> Callable[[L], L]:
-    """Class decorator that registers a layer class and its `cell_class` under `name`.
+    """Register a layer class and its `cell_class` under `name`, as a class decorator.
 
     ```python
     @rru.register_cell("mine")
@@ -44,12 +44,12 @@ def register_cell(name: str) -> Callable[[L], L]:
 
 
 def cell_names() -> tuple[str, ...]:
-    """Returns the names of all registered cells, in the order of registration."""
+    """Return the names of all registered cells, in the order of registration."""
     return tuple(_layers)
 
 
 def layer_class(name: str) -> type[Layer]:
-    """Returns the layer class registered under `name`; raises ValueError if there is none."""
+    """Return the layer class registered under `name`; raise ValueError if there is none."""
     if name not in _layers:
         raise ValueError(f"unknown cell {str(name)!r}; {known_names(str(name), _layers)}")
     return _layers[name]

@@ -1,4 +1,4 @@
-"""Replaces the nn.LSTM and nn.GRU layers of a model with RRUs, without changing the model's code."""
+"""Replace the nn.LSTM and nn.GRU layers of a model with RRUs, without changing the model's code."""
 
 import functools
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from rru.nn.sizing import count_parameters
 
 
 def replace(model: nn.Module, hidden: str = "same", **options: Any) -> nn.Module:
-    """Replaces every `nn.LSTM` and `nn.GRU` in a model with an RRU that has the same interface.
+    """Replace every `nn.LSTM` and `nn.GRU` in a model with an RRU that has the same interface.
 
     ```python
     model = torch.nn.ModuleDict({"rnn": torch.nn.LSTM(8, 32), "head": torch.nn.Linear(32, 2)})
@@ -60,7 +60,7 @@ def _is_replaceable(module: nn.Module | None) -> TypeGuard[nn.LSTM | nn.GRU]:
 
 
 class Replacement(nn.Module):
-    """Wraps an RRU (`layer`) in the interface of an `nn.LSTM` or `nn.GRU`.
+    """An RRU (`layer`) with the interface of an `nn.LSTM` or `nn.GRU`.
 
     As an LSTM, it returns its state as both h and c, and starts from the given h, ignoring c.
     """
@@ -88,7 +88,7 @@ class Replacement(nn.Module):
     def forward(
         self, input: Tensor | PackedSequence, hx: Tensor | tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor | tuple[Tensor, Tensor]]:
-        """Runs the RRU; arguments and results are those of `nn.LSTM` or `nn.GRU`."""
+        """Run the RRU; arguments and results are those of `nn.LSTM` or `nn.GRU`."""
         pair = self.mode == "LSTM"
         if hx is not None and isinstance(hx, tuple | list) != pair:
             raise TypeError(f"hx must be {'a pair (h, c)' if pair else 'a tensor'}, got {type(hx).__name__}")
@@ -97,7 +97,7 @@ class Replacement(nn.Module):
         return output, (state, state) if pair else state
 
     def flatten_parameters(self) -> None:
-        """Does nothing. Exists so that code written for `torch.nn.LSTM` runs unchanged."""
+        """Do nothing. Exists so that code written for `torch.nn.LSTM` runs unchanged."""
 
     def __getattr__(self, name: str) -> Any:
         checks.refuse_torchs_weight(self, name, ".layer.cells")
@@ -105,7 +105,7 @@ class Replacement(nn.Module):
 
 
 def _largest_expansion(build: Callable[..., RRU], budget: int) -> float:
-    """Returns the largest expansion, up to the default, whose RRU fits the parameter budget; in steps of 1/1024."""
+    """Return the largest expansion, up to the default, whose RRU fits the parameter budget; in steps of 1/1024."""
     fits, exceeds = 0, round(RRU.cell_class.arguments["expansion"].default * 1024) + 1
     while exceeds - fits > 1:
         middle = (fits + exceeds) // 2

@@ -28,7 +28,7 @@ class ClassSignature:
 
 
 def describe(cls: Any, parameters: Iterable[inspect.Parameter], known: Mapping[str, Declared]) -> None:
-    """Sets a class's signature and adds the arguments to its docstring, unless the docstring already lists them."""
+    """Set a class's signature and add the arguments to its docstring, unless the docstring already lists them."""
     parameters = [parameter.replace(annotation=without_metadata(parameter.annotation)) for parameter in parameters]
     cls.__signature__ = ClassSignature(inspect.Signature(parameters))
     text = vars(cls).get("__doc__")
@@ -38,14 +38,14 @@ def describe(cls: Any, parameters: Iterable[inspect.Parameter], known: Mapping[s
 
 
 def _line(parameter: inspect.Parameter, known: Mapping[str, Declared]) -> str:
-    """Returns the docstring line of one argument: ``- `expansion`: description. Default: 2.0.``"""
+    """Return the docstring line of one argument: ``- `expansion`: description. Default: 2.0.``"""
     description = known[parameter.name].option.description if parameter.name in known else "as in every torch module"
     default = "" if parameter.default is parameter.empty else f" Default: {parameter.default!r}."
     return f"- `{parameter.name}`: {description}.{default}"
 
 
 def refuse_unknown(cls: type, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raises TypeError if any given argument is not among the known ones."""
+    """Raise TypeError if any given argument is not among the known ones."""
     known = list(known)
     for name in given:
         if name in NOT_HERE and name not in known:

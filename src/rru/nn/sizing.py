@@ -1,4 +1,4 @@
-"""Counts parameters, and finds the hidden size that fits a parameter budget."""
+"""Count parameters, and find the hidden size that fits a parameter budget."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ class BudgetError(ValueError):
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Returns the number of parameters of a model; shared parameters count once."""
+    """Return the number of parameters of a model; shared parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
-    """Returns the largest hidden size at which the whole model has at most `budget` parameters.
+    """Return the largest hidden size at which the whole model has at most `budget` parameters.
 
     ```python
     size = rru.hidden_size_for(1_000_000, lambda n: rru.RRU(88, n, output_size=64))
@@ -60,7 +60,7 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
 
 
 def _smallest(parameters: Callable[[int], int], budget: int) -> int:
-    """Returns the smallest hidden size that can be built. An RRU with a small expansion may have no units at size 1."""
+    """Return the smallest hidden size that can be built. An RRU with a small expansion may have no units at size 1."""
 
     def refusal(hidden_size: int) -> ValueError | None:
         try:
