@@ -64,7 +64,7 @@ def folder_with_a_run(tmp_path_factory):
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_code_runs_and_gives_the_shapes_and_numbers_its_comments_claim(block):
+def test_code_runs_and_gives_the_documented_shapes_and_numbers(block):
     names = {}
     exec(block, names)
     assert "#" in block  # it claims something
@@ -76,7 +76,7 @@ def test_code_runs_and_gives_the_shapes_and_numbers_its_comments_claim(block):
 
 
 @pytest.mark.parametrize("module", ["nn", "data", "inference", "report"])
-def test_a_process_that_imports_only_the_package_finds_the_modules_of_the_documents(module):
+def test_documented_modules_are_found_after_importing_only_the_package(module):
     text = "".join(document.read_text() for document in DOCUMENTS)
     (name, *_) = re.findall(rf"\brru\.{module}\.(\w+)", text)
     subprocess.run([sys.executable, "-c", f"import rru; rru.{module}.{name}"], check=True)
@@ -92,7 +92,7 @@ def test_every_command_has_the_options_shown(arguments):
 
 
 @pytest.mark.parametrize("arguments", QUICK)
-def test_commands_of_seconds_run_as_they_stand(arguments):
+def test_quick_commands_run(arguments):
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
 
@@ -101,7 +101,7 @@ def test_the_readme_shows_the_drop_in():
     assert [block for block in BLOCKS if block.id == "README.md-0"]
 
 
-def test_every_line_quoted_beside_an_equation_is_in_the_code():
+def test_quoted_code_lines_exist():
     document = (ROOT / "docs" / "layers.md").read_text()
     section = document.split("## Equations and code")[1].split("\n## ")[0]
     lines = [re.sub(r" *#.*", "", line).strip() for line in (ROOT / "src/rru/nn/rru.py").read_text().splitlines()]
@@ -114,7 +114,7 @@ def test_every_line_quoted_beside_an_equation_is_in_the_code():
         assert line in lines
 
 
-def test_the_signature_in_the_document_is_the_signature():
+def test_documented_signature_matches():
     document = (ROOT / "docs" / "layers.md").read_text()
     shown = re.search(r"rru\.RRU\((.*?)\)\n```", document, re.DOTALL).group(1)
     actual = inspect.signature(rru.RRU)
@@ -163,12 +163,12 @@ def test_the_version_is_the_installed_one():
     assert rru.__version__ == project["version"]
 
 
-def test_the_tables_of_results_are_made_from_the_files_of_runs():
+def test_result_tables_match_the_run_files():
     for document, text in runpy.run_path(str(ROOT / "tools" / "make_results.py"))["pages"]().items():
         assert document.read_text() == text, "python tools/make_results.py"
 
 
-def test_the_pages_of_results_are_made_from_the_files_beside_them(tmp_path, monkeypatch):
+def test_result_pages_match_the_run_files(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     report.write(["docs/results/runs"], tmp_path / "report.html", markdown=tmp_path / "report.md")
     for name in ("report.html", "report.md"):

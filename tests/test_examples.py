@@ -26,27 +26,27 @@ def example(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_text_of_your_own(example, tmp_path):
+def test_own_text(example, tmp_path):
     own_files.text(tmp_path / "novel.txt")
     said = example("own_text.py", "novel.txt", "--by", "words", "--preset", "smoke")
     assert said.startswith("novel.txt: text by words")
     assert "'perplexity'" in said
 
 
-def test_midi_files_of_your_own(example, tmp_path):
+def test_own_midi_files(example, tmp_path):
     own_files.pieces(tmp_path / "midi")
     example("own_midi.py", "midi", "--grid", 1, "--preset", "smoke")
     assert {"new.mid", "new.png", "new.wav"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_labels_of_your_own(example, tmp_path):
+def test_own_labels(example, tmp_path):
     own_files.gestures(tmp_path / "gestures.csv")
     columns = ("--label", "kind", "--sequence", "id", "--time", "t")
     said = example("own_labels.py", "gestures.csv", *columns, "--preset", "smoke")
     assert said.count("macro F1") == 4
 
 
-def test_series_of_your_own(example, tmp_path):
+def test_own_series(example, tmp_path):
     days = np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]")
     (tmp_path / "energy.csv").write_text("day,load\n" + "".join(f"{day},{5 + n % 7}\n" for n, day in enumerate(days)))
     said = example("own_series.py", "energy.csv", "--target", "load", "--horizon", 3, "--preset", "smoke")
@@ -55,6 +55,6 @@ def test_series_of_your_own(example, tmp_path):
     assert {"forecast.csv", "forecast.png"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_model_of_your_own(example, tmp_path):
+def test_own_model(example, tmp_path):
     assert "finished: " in example("own_model.py", "--epochs", 1)
     assert (tmp_path / "runs" / "adder" / "result.json").exists()

@@ -60,7 +60,7 @@ def test_a_runs_folder_is_named_by_its_config(root):
         assert folder.parts[-3:] == (config.task.name, config.model.cell, config.id)
 
 
-def test_a_finished_run_is_not_run_again_and_its_weights_evaluate_as_they_did(runs):
+def test_finished_run_is_not_retrained_and_evaluates_the_same(runs):
     folder = runs / FINISHED.relative_to(GOLDEN / "runs")
     before = json.loads((folder / "result.json").read_bytes())
     result = train_config(Run(folder).config, folder, stop=pytest.fail)
@@ -68,7 +68,7 @@ def test_a_finished_run_is_not_run_again_and_its_weights_evaluate_as_they_did(ru
     assert evaluate(folder, "test") == pytest.approx(before["test"], rel=1e-5)
 
 
-def test_a_killed_run_goes_on_from_its_checkpoint(runs):
+def test_killed_run_resumes_from_its_checkpoint(runs):
     folder = runs / KILLED.relative_to(GOLDEN / "runs")
     seen = []
     result = train_config(
@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(runs):
     assert seen[0].validation["nll"] == pytest.approx(NEXT_VALIDATION, rel=1e-5)
 
 
-def test_a_config_is_written_as_it_was(tmp_path):
+def test_config_round_trips(tmp_path):
     for folder in (FINISHED, KILLED):
         run = Run.create(tmp_path / folder.name, Run(folder).config)
         assert (run.path / "config.toml").read_bytes() == (folder / "config.toml").read_bytes()
@@ -92,7 +92,7 @@ def test_runs_are_reported(tmp_path):
     assert (summary.statuses, summary.problems) == ({"stopped": 1, "finished": 1}, ())
 
 
-def test_a_run_and_an_export_give_the_same_model(tmp_path):
+def test_run_and_export_give_the_same_model(tmp_path):
     run, exported = rru.load(FINISHED), rru.load(GOLDEN / "model")
     inputs = torch.randint(2, (5, 2, 88)).float()
     assert run.model(inputs)[0].equal(exported.model(inputs)[0])

@@ -64,12 +64,12 @@ print(tuple(stream.step(["anna"], torch.zeros(1, 88)).shape))
     assert ran.stdout.strip() == "(1, 88)", ran.stderr
 
 
-def test_the_command_without_its_extra_says_in_one_line_what_to_install():
+def test_command_without_its_extra_prints_what_to_install():
     ran = run_without(extra_packages(), "from rru.cli import main; main()")
     assert (ran.returncode, ran.stderr) == (1, "error: typer is not installed: pip install 'rru[train]'\n")
 
 
-def test_functions_without_their_extra_say_what_to_install(monkeypatch):
+def test_functions_without_their_extra_name_what_to_install(monkeypatch):
     monkeypatch.delenv("RRU_CACHE_DIR", raising=False)
     program = """
 from rru import data, inference
@@ -88,7 +88,7 @@ for function in (search, data.cache_dir, lambda: inference.read_midi("README.md"
     )
 
 
-def test_a_missing_module_of_the_package_itself_is_no_missing_extra():
+def test_missing_module_of_the_package_is_not_a_missing_extra():
     with pytest.raises(ModuleNotFoundError, match=r"rru\.nowhere"), extra("train"):
         importlib.import_module("rru.nowhere")
     with pytest.raises(MissingExtraError, match="nowhere is not installed"), extra("train"):
@@ -127,12 +127,12 @@ def recipe():
     return module
 
 
-def test_the_library_is_found_under_the_name_it_is_built_under():
+def test_library_is_found_under_its_build_name():
     here = recipe().this_platform().library
     assert (Path(rru.__file__).parent / "scan" / here).exists() == rru.scan.library.BUILT
 
 
-def test_an_install_without_the_library_says_so_when_imported(monkeypatch):
+def test_install_without_the_library_warns_on_import(monkeypatch):
     spec = importlib.util.spec_from_file_location("library", rru.scan.library.__file__)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setattr(Path, "exists", lambda path: False)
@@ -141,7 +141,7 @@ def test_an_install_without_the_library_says_so_when_imported(monkeypatch):
     assert not module.BUILT
 
 
-def test_a_build_without_a_compiler_says_so(monkeypatch, tmp_path):
+def test_build_without_a_compiler_warns(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     module = recipe()
@@ -152,7 +152,7 @@ def test_a_build_without_a_compiler_says_so(monkeypatch, tmp_path):
 @pytest.mark.skipif(
     not rru.scan.library.BUILT or shutil.which("c++") is None, reason="needs the library and a compiler"
 )
-def test_the_self_check_accepts_the_library_and_sees_a_wrong_number(tmp_path):
+def test_self_check_accepts_the_library_and_detects_a_wrong_number(tmp_path):
     program, calls, library = tmp_path / "selfcheck", tmp_path / "calls.bin", Path(rru.scan.library.__file__).parent
     command = ["c++", "-std=c++17", str(ROOT / "native" / "selfcheck.cpp"), "-ldl", "-o", str(program)]
     subprocess.run(command, check=True)

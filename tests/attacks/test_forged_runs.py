@@ -19,7 +19,7 @@ def test_a_forged_checkpoint_is_an_error_or_trained_on(tmp_path):
         assert error is None or str(error)
 
 
-def test_commands_show_the_good_run_beside_a_forged_one(tmp_path, monkeypatch):
+def test_commands_show_the_good_run_next_to_a_forged_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     good = write_run(tmp_path / "runs", preset("bach", "gru", "smoke"), 8.5)
     forged = write_run(tmp_path / "runs", preset("bach", "rru", "smoke"), 7.8)

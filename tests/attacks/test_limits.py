@@ -193,7 +193,7 @@ class TestRunFolder:
         assert "fit this model" in refused(lambda: read_checkpoint(tmp_path, model), FileError)
         assert "but its header needs" in refused(lambda: read_checkpoint(tmp_path), FileError)
 
-    def test_a_pipe_is_not_waited_for(self, folder):
+    def test_pipe_does_not_block(self, folder):
         os.mkfifo(folder / "vocabulary.json")
         (folder / "best" / "epoch-0003").mkdir(parents=True)
         assert "vocabulary.json: must be a file" in refused(lambda: load(folder), data.DataError, FileError)

@@ -71,7 +71,7 @@ def test_resuming_removes_nothing(mine, tmp_path, linked, ended):
 
 
 @pytest.mark.parametrize("part", ["", "claims"])
-def test_a_study_is_not_kept_behind_a_link(mine, tmp_path, part):
+def test_study_is_not_written_through_a_link(mine, tmp_path, part):
     folder = Study("bach", "rru", "smoke", root=tmp_path / "runs").folder
     linked = folder / part if part else folder.parent
     linked.parent.mkdir(parents=True)

@@ -122,7 +122,7 @@ class TestText:
     @pytest.mark.parametrize(
         "content", [b"x" * (20 << 20), bytes(20 << 20), b"a\xff" * (10 << 20)], ids=["x", "0", "a"]
     )
-    def test_what_is_not_text(self, content, tmp_path):
+    def test_binary_file_is_rejected(self, content, tmp_path):
         (tmp_path / "text.txt").write_bytes(content)
         own = OwnData("words", tmp_path / "text.txt", {"tokenizer": "spaces"})
         refused(lambda: text.prepare_words(own), data.DataError)

@@ -47,7 +47,7 @@ def test_of_a_result_that_resume_and_plan_show(command, tmp_path):
         assert "\x1b" not in shown
 
 
-def test_a_score_that_was_not_finite_is_shown_as_a_dash(command, tmp_path):
+def test_non_finite_score_is_shown_as_a_dash(command, tmp_path):
     entry = preset(name="smoke", task="bach")
     folder = write_run(tmp_path / "runs", entry)
     names = ("mase", "mase_last", "mase_seasonal")
@@ -63,7 +63,7 @@ def test_of_errors(command, folder):
     assert "\x1b" not in shown
 
 
-def test_an_ended_run_is_shown_without_its_data_and_where_nothing_can_be_written(command, tmp_path):
+def test_finished_run_is_shown_without_its_data_on_a_read_only_disk(command, tmp_path):
     folder = write_run(tmp_path / "runs", preset())  # its data is not here
     folder.chmod(0o555)
     try:

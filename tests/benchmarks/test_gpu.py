@@ -20,6 +20,6 @@ def test_it_checks_and_measures_every_shape(tmp_path, capsys):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_it_says_that_it_needs_a_gpu():
+def test_without_a_gpu_it_exits_with_a_message():
     with pytest.raises(SystemExit, match="needs a GPU"):
         gpu.main([])

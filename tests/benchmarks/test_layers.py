@@ -94,7 +94,7 @@ def test_streaming_and_growth_are_measured(results):
     assert [row["steps"] for row in results["growth"]["rows"]] == [2, 4, 8]
 
 
-def test_autocast_is_measured_beside_float32(results):
+def test_autocast_is_measured_relative_to_float32(results):
     assert set(results["bfloat16"]) == set(SHAPES)
     for result in results["bfloat16"].values():
         for kind in ("training", "inference"):
@@ -102,7 +102,7 @@ def test_autocast_is_measured_beside_float32(results):
             assert result[kind]["bfloat16 / nn.LSTM bfloat16"]["nn.LSTM"] == 1
 
 
-def test_small_layers_are_measured_beside_nn_lstm(results):
+def test_small_layers_are_measured_relative_to_nn_lstm(results):
     (row,) = results["small"]
     for kind in ("training", "inference"):
         assert set(row["ratios"][kind]) == set(row["us"][kind]) - {"nn.LSTM"} != set()
@@ -119,7 +119,7 @@ def test_threads_and_memory_are_measured(tmp_path):
 
 
 @pytest.mark.parametrize("name", available(NAMES))
-def test_a_training_step_computes_every_gradient(name):
+def test_training_step_computes_every_gradient(name):
     shape = SHAPES["char-ptb"].tiny()
     step = TrainingStep(build(name, shape, 0.5), shape)
     step()
@@ -128,7 +128,7 @@ def test_a_training_step_computes_every_gradient(name):
         assert tensor.grad.any()
 
 
-def test_everyone_runs_in_every_round_but_those_who_sit_out():
+def test_every_contender_runs_in_every_round_unless_excluded():
     runs = []
     often, seldom = Task(lambda: runs.append("often")), Task(lambda: runs.append("seldom"), every=3)
     often_seconds, seldom_seconds = interleave([often, seldom], rounds=5)

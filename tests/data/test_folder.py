@@ -38,7 +38,7 @@ def test_files_as_downloaded_are_found(name, tmp_path):
     ("name", "other"),
     [("text8", "text8/text8"), ("mnist", "mnist/train-images-idx3-ubyte"), ("imdb", "imdb/aclImdb/train/pos/0_9.txt")],
 )
-def test_what_was_downloaded_is_taken_before_an_unpacked_file_that_may_be_damaged(name, other, tmp_path):
+def test_downloaded_file_is_preferred_over_an_unpacked_one(name, other, tmp_path):
     entry = data.data_set(name)
     for file in entry.files:
         samples.write(tmp_path, file.path, b"-")

@@ -65,7 +65,7 @@ def check_equal(layer, module):
 
 
 @pytest.mark.parametrize(("ours", "theirs", "options"), PAIRS)
-def test_there_and_back_again_keeps_every_number_that_matters(ours, theirs, options):
+def test_round_trip_preserves_weights(ours, theirs, options):
     module = randomize(theirs(3, 5, num_layers=2, bidirectional=True)).eval()
     back = ours.from_torch(module).to_torch()
     assert not back.training
@@ -73,7 +73,7 @@ def test_there_and_back_again_keeps_every_number_that_matters(ours, theirs, opti
     assert_same(back(x)[0], module(x)[0], 1e-6)
 
 
-def test_what_has_no_counterpart_is_refused():
+def test_unsupported_conversions_raise():
     with pytest.raises(ValueError, match=r"dropout must be 0 to convert, got 0\.3"):
         rru.LSTM.from_torch(nn.LSTM(3, 4, num_layers=2, dropout=0.3))
     with pytest.raises(ValueError, match=r"dropout must be 0 to convert, got 0\.3"):
@@ -86,7 +86,7 @@ def test_what_has_no_counterpart_is_refused():
         rru.GRU(3, 4).to_torch()
 
 
-def test_what_is_frozen_stays_frozen():
+def test_frozen_weights_stay_frozen():
     module = nn.LSTM(3, 4)
     module.weight_hh_l0.requires_grad_(False)
     layer = rru.LSTM.from_torch(module)

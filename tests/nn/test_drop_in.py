@@ -30,7 +30,7 @@ def shapes(result):
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("num_layers", [1, 3])
 @pytest.mark.parametrize("shape", [(7, 4, 3), (7, 3), (1, 1, 3), (7, 0, 3)], ids=str)
-def test_shapes_are_torchs_with_and_without_a_state(variant, bidirectional, batch_first, num_layers, shape):
+def test_shapes_match_torch_with_and_without_a_state(variant, bidirectional, batch_first, num_layers, shape):
     if batch_first and len(shape) == 3:
         shape = (shape[1], shape[0], 3)
     ours, theirs = pair(variant, bidirectional=bidirectional, batch_first=batch_first, num_layers=num_layers)
@@ -41,7 +41,7 @@ def test_shapes_are_torchs_with_and_without_a_state(variant, bidirectional, batc
 
 
 @every_cell
-def test_packed_sequences_go_in_and_come_out_as_torchs_do(variant):
+def test_packed_sequences_match_torch(variant):
     ours, theirs = pair(variant, bidirectional=True)
     sequences = [torch.randn(length, 3) for length in (2, 5, 1, 5)]
     packed = pack_sequence(sequences, enforce_sorted=False)
@@ -55,14 +55,14 @@ def test_packed_sequences_go_in_and_come_out_as_torchs_do(variant):
 
 
 @every_cell
-def test_attributes_that_code_reads_from_torchs_layers(variant):
+def test_attributes_of_torch_layers_exist(variant):
     ours, theirs = pair(variant, num_layers=2, bidirectional=True, batch_first=True)
     for name in ("input_size", "hidden_size", "num_layers", "batch_first", "bidirectional", "dropout"):
         assert getattr(ours, name) == getattr(theirs, name)
 
 
 @every_cell
-def test_flatten_parameters_does_no_harm(variant):
+def test_flatten_parameters_does_nothing(variant):
     layer, _ = pair(variant)
     x = torch.randn(4, 2, 3)
     before = layer(x)[0]
@@ -123,7 +123,7 @@ def test_lengths_on_a_device_without_values(variant):
 
 
 @every_cell
-def test_a_cell_and_a_layer_of_one_step_have_the_same_dropout(variant):
+def test_cell_and_single_step_layer_draw_the_same_dropout(variant):
     for autocast in (False, True):
         layer = variant.build(dropout=0.5, dtype=torch.float32)
         x = torch.randn(4, 3)
@@ -160,7 +160,7 @@ def test_lengths_may_change_before_the_backward_pass():
     assert x.grad[6].abs().sum() > 0
 
 
-def test_lengths_are_read_on_the_host_whatever_the_default_device_is():
+def test_lengths_are_read_on_the_host_for_any_default_device():
     layer, x = rru.GRU(3, 4), torch.randn(9, 2, 3)
     wanted = layer(x, lengths=[9, 7])[0]
     with torch.device("meta"):

@@ -32,7 +32,7 @@ def test_two_layers_in_both_directions_with_lengths_from_a_given_state(variant):
 
 
 @every_variant
-def test_dropout_masks_come_from_the_seed_as_philox_says(variant):
+def test_dropout_masks_match_philox(variant):
     rate, steps, batch = 0.4, 3, 2
     layer = variant.build(num_layers=2, bidirectional=True, dropout=rate)
     x = torch.randn(steps, batch, 3).double()
@@ -55,7 +55,7 @@ def test_dropout_masks_come_from_the_seed_as_philox_says(variant):
 
 
 @pytest.mark.parametrize("variant", CELLS, ids=str)
-def test_float32_is_as_close_as_float32_can_be(variant):
+def test_float32_is_within_rounding_of_float64(variant):
     layer = variant.build(num_layers=2)
     x = torch.randn(20, 3, 3).double()
     outputs, _ = expected(layer, x)

@@ -58,7 +58,7 @@ def test_constructor_of_the_rru(arguments, error, message):
         build(rru.RRUCell, arguments)
 
 
-def test_constructors_of_the_rivals():
+def test_constructors_of_the_gated_layers():
     with pytest.raises(ValueError, match="forget_bias must be a number, got inf"):
         rru.LSTM(3, 4, forget_bias=float("inf"))
     with pytest.raises(ValueError, match="rounds must be a whole number at least 0 and at most 1000, got -1"):
@@ -71,14 +71,14 @@ def test_constructors_of_the_rivals():
         rru.LSTM(3, 4, forget_bais=1.0)
 
 
-def test_a_backend_that_was_not_built(monkeypatch):
+def test_missing_native_backend_is_an_error(monkeypatch):
     monkeypatch.setattr(scan, "BUILT", False)
     with pytest.raises(RuntimeError, match="backend 'native' is not part of this build; use 'auto' or 'reference'"):
         rru.RRU(3, 4, backend="native")
     rru.RRU(3, 4)(torch.randn(20, 2, 3))
 
 
-def test_what_the_native_back_end_cannot_run():
+def test_unsupported_native_calls_raise():
     with pytest.raises(
         RuntimeError, match="'native' cannot run this: native scans run on the CPU, the input is on meta"
     ):

@@ -55,7 +55,7 @@ def test_rru():
         assert not getattr(cell, name).any()
 
 
-def test_the_share_of_the_state_the_rru_keeps():
+def test_initial_share_of_the_state_that_the_rru_keeps():
     kept = torch.sigmoid(10 * rru.RRUCell(1, 10_000, expansion=0.001).S)
     assert 0.01 <= kept.min() < 0.012
     assert 0.988 < kept.max() <= 0.99
@@ -65,7 +65,7 @@ def test_the_share_of_the_state_the_rru_keeps():
     assert rru.RRUCell(1, 8, rezero="scalar").Z.shape == (1,)
 
 
-def test_the_state_the_rru_starts_from():
+def test_initial_state_of_the_rru():
     _, state = rru.RRU(3, 64, residual="unscaled")(torch.randn(1, 2, 3))  # Z = 0: the state stays as it was
     wanted = torch.zeros(1, 2, 64)
     wanted[:, :, 0] = 0.25 * 8

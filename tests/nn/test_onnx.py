@@ -106,7 +106,7 @@ def test_a_text_classifier(module, tmp_path):
     )
 
 
-def test_a_forecaster_that_hands_its_state_over(tmp_path):
+def test_forecaster_that_passes_its_state_on(tmp_path):
     def inputs_of(steps, batch):
         return torch.randn(steps, batch, 2), (torch.randn(1, batch, 12), torch.randn(1, batch, 12))
 
@@ -139,7 +139,7 @@ def test_all_variants_of_the_cells(tmp_path):
     check(All(), lambda steps, batch: (torch.randn(steps, batch, 3),), (free,), tmp_path / "m.onnx")
 
 
-def test_a_cell_of_ones_own(own_cell, tmp_path):
+def test_custom_cell(own_cell, tmp_path):
     free = {0: STEPS, 1: BATCH}
     layer = own_cell["JANET"](3, 4)
     check(layer, lambda steps, batch: (torch.randn(steps, batch, 3),), (free,), tmp_path / "m.onnx")
@@ -159,7 +159,7 @@ def test_dropout_cannot_be_exported():
 
 
 @pytest.mark.filterwarnings("ignore")  # it warns of much else
-def test_the_older_exporter_is_refused(tmp_path):
+def test_older_exporter_is_rejected(tmp_path):
     module, inputs = Classifier(rru.RRU).eval(), (torch.ones(3, 7, dtype=torch.long), torch.tensor([7, 3, 2]))
     with pytest.raises(RuntimeError, match="dynamo=False cannot export rru layers: use dynamo=True, the default"):
         torch.onnx.export(module, inputs, tmp_path / "m.onnx", dynamo=False)

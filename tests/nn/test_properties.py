@@ -30,7 +30,7 @@ def cases(draw, bidirectional=None, min_steps=1):
 
 @examples
 @given(variant=any_variant, case=cases())
-def test_each_sequence_alone_gives_what_it_gives_in_a_batch(variant, case):
+def test_each_sequence_is_independent_of_its_batch(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
     state = random_state(layer, x.shape[1])
@@ -45,7 +45,7 @@ def test_each_sequence_alone_gives_what_it_gives_in_a_batch(variant, case):
 
 @examples
 @given(variant=any_variant, case=cases(), data=st.data())
-def test_the_order_of_a_batch_does_not_matter(variant, case, data):
+def test_order_of_the_batch_does_not_matter(variant, case, data):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
     order = data.draw(st.permutations(range(x.shape[1])))
@@ -57,7 +57,7 @@ def test_the_order_of_a_batch_does_not_matter(variant, case, data):
 
 @examples
 @given(variant=any_variant, case=cases(), enforce_sorted=st.booleans())
-def test_packed_sequences_give_what_lengths_give(variant, case, enforce_sorted):
+def test_packed_sequences_match_lengths(variant, case, enforce_sorted):
     arguments, x, lengths = case
     if enforce_sorted:
         lengths = lengths.sort(descending=True).values
@@ -74,7 +74,7 @@ def test_packed_sequences_give_what_lengths_give(variant, case, enforce_sorted):
 
 @examples
 @given(variant=any_variant, case=cases())
-def test_what_padding_holds_does_not_matter_nor_does_it_get_gradients(variant, case):
+def test_padding_is_ignored_and_gets_no_gradients(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
     wanted, wanted_state = layer(x, lengths=lengths)
@@ -112,7 +112,7 @@ def test_both_directions_are_two_layers_and_a_flip(variant, case):
 
 @examples
 @given(variant=any_variant, case=cases(bidirectional=False))
-def test_stepping_with_the_cells_gives_what_the_layer_gives(variant, case):
+def test_stepping_the_cells_matches_the_layer(variant, case):
     arguments, x, _ = case
     layer = variant.build(**arguments)
     outputs, last = layer(x)
@@ -127,7 +127,7 @@ def test_stepping_with_the_cells_gives_what_the_layer_gives(variant, case):
 
 @examples
 @given(variant=any_variant, case=cases(bidirectional=False, min_steps=2), data=st.data())
-def test_two_halves_with_the_state_passed_on_are_one_whole(variant, case, data):
+def test_two_halves_match_the_whole_sequence(variant, case, data):
     arguments, x, _ = case
     layer = variant.build(**arguments)
     cut = data.draw(st.integers(1, len(x) - 1))
@@ -140,7 +140,7 @@ def test_two_halves_with_the_state_passed_on_are_one_whole(variant, case, data):
 
 @examples
 @given(variant=any_variant, case=cases())
-def test_batch_first_is_the_same_with_two_dimensions_exchanged(variant, case):
+def test_batch_first_only_transposes(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
     outputs, state = layer(x, lengths=lengths)

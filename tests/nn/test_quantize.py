@@ -45,7 +45,7 @@ def rounded(layer):
 
 @every_variant
 @pytest.mark.parametrize("instruction_set", library.INSTRUCTION_SETS)
-def test_a_quantized_layer_computes_what_the_rounded_weights_give(variant, instruction_set):
+def test_quantized_layer_matches_rounded_weights(variant, instruction_set):
     layer = build(variant, num_layers=2, bidirectional=True)
     x, lengths = torch.randn(6, 5, 13), torch.tensor([6, 1, 3, 6, 2])
     with torch.no_grad(), using(instruction_set):
@@ -57,7 +57,7 @@ def test_a_quantized_layer_computes_what_the_rounded_weights_give(variant, instr
 
 
 @every_variant
-def test_steps_streams_and_cells_compute_what_the_layer_computes(variant):
+def test_steps_streams_and_cells_match_the_layer(variant):
     layer = rru.quantize(build(variant))
     x = torch.randn(4, 3, 13)
     with torch.no_grad():
@@ -87,7 +87,7 @@ def test_the_numbers_are_the_same_for_every_instruction_set_and_batch():
     assert torch.equal(alone, layer(x)[0])
 
 
-def test_a_model_keeps_everything_else_and_its_float_original():
+def test_quantizing_leaves_other_layers_and_the_original_unchanged():
     model = nn.ModuleDict({"rnn": rru.LSTM(8, 32), "head": nn.Linear(32, 2)})
     before = {name: value.clone() for name, value in model.state_dict().items()}
     small = rru.quantize(model)
@@ -135,7 +135,7 @@ def test_zero_rows_and_zero_inputs_are_exact():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_sequence_with_nan_or_infinity_is_nan_and_the_others_are_not(value):
+def test_non_finite_sequence_does_not_affect_others(value):
     layer, x = rru.quantize(randomize(rru.RRU(4, 6))), torch.randn(3, 2, 4)
     x[1, 0, 2] = value
     outputs, _ = layer(x)
@@ -175,13 +175,13 @@ class TestErrors:
         with pytest.raises(TypeError, match="MogrifierLSTMCell cannot be quantized: RRUCell, GRUCell and LSTMCell can"):
             rru.quantize(rru.MogrifierLSTM(4, 6))
 
-    def test_models_without_a_layer(self):
+    def test_model_without_a_layer_raises(self):
         with pytest.raises(ValueError, match="must hold a layer of rru with float weights, got a Linear"):
             rru.quantize(nn.Linear(2, 3))
         with pytest.raises(ValueError, match="must hold a layer of rru with float weights, got a RRU"):
             rru.quantize(self.layer)
 
-    def test_weights_that_are_no_numbers(self):
+    def test_non_finite_weights_are_rejected(self):
         layer = rru.LSTM(4, 6)
         with torch.no_grad():
             layer.cells[0].weight_h[0, 0] = float("nan")

@@ -36,7 +36,7 @@ def test_it_is_registered(own_cell):
     assert rru.layer_class("janet") is own_cell["JANET"]
 
 
-def test_it_computes_what_its_equations_say(own_cell):
+def test_matches_its_equations(own_cell):
     layer = randomize(rru.layer_class("janet")(3, 4, forget_bias=0.5, dtype=torch.float64))
     cell = layer.cells[0]
     x = torch.randn(5, 2, 3).double()
@@ -65,7 +65,7 @@ def test_it_is_sized_compiled_and_exported(own_cell):
     assert_same(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
 
 
-def test_gradients_of_it(own_cell):
+def test_its_gradients_match_finite_differences(own_cell):
     layer = Variant("janet", own_cell["JANET"]).build(hidden_size=2)
     x = torch.randn(3, 2, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: layer(x)[0], x)
@@ -76,7 +76,7 @@ def test_an_unknown_name():
         rru.layer_class("rruu")
 
 
-def test_a_name_that_is_taken():
+def test_taken_name_is_rejected():
     with pytest.raises(ValueError, match=r"cell name 'rru' is taken by rru\.nn\.rru\.RRU"):
 
         @rru.register_cell("rru")
@@ -86,7 +86,7 @@ def test_a_name_that_is_taken():
     assert rru.layer_class("rru") is rru.RRU
 
 
-def test_a_cell_that_is_not_registered_says_so_when_compiled():
+def test_compiling_an_unregistered_cell_raises():
     class Unregistered(rru.GRUCell):
         def step(self, projected, state, keep):
             features, state = super().step(projected, state, keep)
@@ -103,7 +103,7 @@ def test_a_cell_that_is_not_registered_says_so_when_compiled():
         torch.export.export(layer, (torch.randn(5, 2, 3),))
 
 
-def test_what_cannot_be_registered():
+def test_invalid_registrations_raise():
     with pytest.raises(TypeError, match=r"register_cell takes a name: @register_cell\('mine'\)"):
 
         @rru.register_cell
@@ -121,7 +121,7 @@ def test_what_cannot_be_registered():
     assert rru.GRUCell.name == "gru"
 
 
-def test_a_cell_that_a_graph_could_not_make_again(own_cell):
+def test_cell_that_a_graph_cannot_rebuild_is_rejected(own_cell):
     class Forgetful(own_cell["JANETCell"]):
         def __init__(self, input_size, hidden_size, *, scale=1.0, dropout=0.0, device=None, dtype=None):
             super().__init__(input_size, hidden_size, dropout=dropout, device=device, dtype=dtype)
@@ -144,7 +144,7 @@ def test_a_cell_that_a_graph_could_not_make_again(own_cell):
         torch.export.export(layer, (torch.randn(5, 2, 3),))
 
 
-def test_a_cell_may_fix_an_option_of_the_cell_it_derives_from(own_cell, monkeypatch):
+def test_cell_may_fix_an_option_of_its_base_class(own_cell, monkeypatch):
     for known in (registry._layers, operator.registered):
         monkeypatch.setitem(known, "forgetful", None)
 

@@ -100,7 +100,7 @@ def test_a_tagger_of_packed_sentences(kind, hidden):
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 @pytest.mark.parametrize("hidden", ["same", "equal_parameters"])
 @pytest.mark.parametrize("shape", [(5, 2, 3), (5, 3)], ids=["batch", "single sequence"])
-def test_outputs_and_states_have_the_shapes_the_model_expects(kind, hidden, shape):
+def test_outputs_and_states_keep_their_shapes(kind, hidden, shape):
     theirs = kind(3, 16, num_layers=2)
     ours, x = rru.replace(theirs, hidden=hidden, relu_layers=2, dropout=0.1), torch.randn(shape)
     assert (ours.layer.cells[0].relu_layers, ours.dropout) == (2, 0.1)
@@ -111,13 +111,13 @@ def test_outputs_and_states_have_the_shapes_the_model_expects(kind, hidden, shap
     assert type(state) is type(expected)
 
 
-def test_a_layer_in_two_places_stays_one():
+def test_shared_layer_stays_shared():
     lstm = nn.LSTM(4, 4)
     model = rru.replace(nn.ModuleList([lstm, nn.ModuleList([lstm])]))
     assert model[0] is model[1][0]
 
 
-def test_what_cannot_be_replaced():
+def test_invalid_replacements_raise():
     with pytest.raises(ValueError, match=r"the model must hold an nn\.LSTM or nn\.GRU, got a Linear without one"):
         rru.replace(nn.Linear(3, 4))
     with pytest.raises(ValueError, match=r"proj_size must be 0 to replace an nn\.LSTM, got 2"):

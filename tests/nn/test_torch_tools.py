@@ -115,7 +115,7 @@ def gradients(layer, run, x):
 
 @every_graph
 @pytest.mark.parametrize("autocast", [False, True])
-def test_compile_in_one_graph_gives_the_same_numbers_and_gradients(variant, autocast):
+def test_compiled_graph_matches_eager(variant, autocast):
     torch.compiler.reset()
     layer = variant.build(bidirectional=True, dtype=torch.float32)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
@@ -232,7 +232,7 @@ def test_the_cell_compiles_and_exports(variant):
 
 @every_cell
 @pytest.mark.parametrize("backend", ["reference", "native", "fused"])
-def test_parametrized_weights_are_made_once_for_a_whole_sequence(variant, backend):
+def test_parametrized_weights_are_computed_once_per_sequence(variant, backend):
     calls = []
 
     class Doubled(nn.Module):
@@ -300,7 +300,7 @@ def test_functional_transforms(variant):
 
 
 @every_variant
-def test_a_replica_of_data_parallel_computes_the_same(variant):
+def test_data_parallel_replica_matches_the_layer(variant):
     """It has no parameters: torch sets copies of them as plain attributes."""
     layer, x = variant.build(3, 4), torch.randn(5, 2, 3, dtype=torch.float64)
     replicas = {module: module._replicate_for_data_parallel() for module in layer.modules()}

@@ -20,7 +20,7 @@ every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
 
 
 @every_cell
-def test_the_third_argument_is_the_number_of_layers(variant):
+def test_third_argument_is_num_layers(variant):
     assert variant.layer(3, 4, 2).num_layers == 2
     with pytest.raises(TypeError, match="positional"):
         variant.layer.cell_class(3, 4, 2)
@@ -36,14 +36,14 @@ def test_the_third_argument_is_the_number_of_layers(variant):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_arguments_of_torchs_layers_that_ours_do_not_have(variant, argument, instead):
+def test_torch_only_arguments_raise_and_name_alternatives(variant, argument, instead):
     for kind in (variant.layer, variant.layer.cell_class):
         with pytest.raises(TypeError, match=f"{kind.__name__} takes no argument '{next(iter(argument))}': {instead}"):
             kind(3, 4, **argument)
 
 
 @every_cell
-def test_an_unknown_argument_is_named_with_those_that_are_known(variant):
+def test_unknown_argument_error_lists_known_ones(variant):
     for kind in (variant.layer, variant.layer.cell_class):
         known = ", ".join(inspect.signature(kind).parameters)
         with pytest.raises(TypeError, match=f"no argument 'dropuot'; did you mean 'dropout'\\? Known: {known}"):
@@ -63,7 +63,7 @@ def test_signature_and_docstring_list_every_argument(variant):
 
 
 @every_cell
-def test_hx_is_the_state_under_torchs_name(variant):
+def test_hx_is_an_alias_of_state(variant):
     layer, x = variant.layer(3, 4), torch.randn(5, 2, 3)
     _, state = layer(x)
     assert_same(layer(x, hx=state)[0], layer(x, state)[0])
@@ -86,7 +86,7 @@ def test_unpacking_the_state_gives_layers_and_directions_as_with_gru():
         _, (_h, _c) = rru.RRU(3, 4)(x)
 
 
-def test_a_pair_is_no_state_to_start_from():
+def test_pair_as_initial_state_raises():
     layer, x = rru.RRU(3, 4, 2), torch.randn(5, 2, 3)
     _, state = layer(x)
     for pair in ((state, state), [state, state]):
@@ -98,18 +98,18 @@ def test_a_pair_is_no_state_to_start_from():
 
 @every_cell
 @pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l0_reverse", "bias_hh_l1", "all_weights", "_all_weights"])
-def test_torchs_names_of_weights_are_refused_with_where_ours_are(variant, name):
+def test_torch_weight_names_raise_and_name_ours(variant, name):
     with pytest.raises(AttributeError, match=f"has no {name}: its weights are in .cells, in named_parameters()"):
         getattr(variant.layer(3, 4), name)
 
 
-def test_a_scripted_model_is_refused_with_what_works():
+def test_scripting_raises_and_names_alternatives():
     with pytest.raises(RuntimeError, match=r"torch\.jit\.script cannot compile rru layers: use torch\.export or"):
         torch.jit.script(nn.Sequential(rru.RRU(3, 4)))
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-def test_a_traced_layer_runs_on_other_sizes():
+def test_traced_layer_runs_on_other_sizes():
     layer = rru.RRU(3, 4, 2, backend="native").eval()
     with torch.no_grad():
         traced = torch.jit.trace(layer, (torch.randn(20, 2, 3),))
@@ -118,7 +118,7 @@ def test_a_traced_layer_runs_on_other_sizes():
 
 
 @pytest.mark.parametrize("variant", [*CELLS, *(v for v in NATIVE + FUSED if v.name.count("-") == 1)], ids=str)
-def test_padding_gets_no_gradient_even_from_weights_that_are_not_numbers(variant):
+def test_padding_gets_no_gradient_even_from_nan_weights(variant):
     layer = variant.build()
     with torch.no_grad():
         layer.cells[0].weight_x.fill_(torch.nan)
@@ -129,7 +129,7 @@ def test_padding_gets_no_gradient_even_from_weights_that_are_not_numbers(variant
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_a_merged_bias_is_learned_if_one_of_the_two_was(kind):
+def test_merged_bias_is_trainable_if_either_was(kind):
     ours = {nn.LSTM: rru.LSTM, nn.GRU: rru.GRU}[kind]
     theirs = kind(3, 4)
     theirs.bias_hh_l0.requires_grad_(False)

@@ -165,7 +165,7 @@ def test_enwik8_is_prepared_in_a_few_hundred_megabytes(tmp_path, real):
 
 
 @pytest.mark.parametrize("options", [{}, {"line_ends": True}])
-def test_own_files_of_the_penn_treebank_are_the_built_in_set(real, options):
+def test_penn_treebank_as_own_files_matches_the_built_in_set(real, options):
     built_in = real("ptb-words", **options)
     train, valid, test = (FOLDER / "ptb" / f"ptb.{split}.txt" for split in data.SPLITS)
     own = data.from_text(train, by="words", valid=valid, test=test)
