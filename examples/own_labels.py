@@ -1,4 +1,4 @@
-"""Classify texts or sequences of numbers in a table of your own, with all four cells at equal parameters.
+"""Classify texts or sequences of numbers in your own table, with all four cells at equal parameters.
 
 python examples/own_labels.py reviews.csv --text body --label stars
 python examples/own_labels.py gestures.csv --label kind --sequence id --time t
@@ -12,7 +12,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("path", help="a CSV, TSV or Parquet file")
 parser.add_argument("--label", required=True, help="the column with the class")
 parser.add_argument("--text", help="the column with texts")
-parser.add_argument("--sequence", help="the column that tells sequences apart")
+parser.add_argument("--sequence", help="the column that identifies each sequence")
 parser.add_argument("--time", help="the column to sort the rows of a sequence by")
 parser.add_argument("--preset", default="auto", choices=["auto", "smoke"])
 options = parser.parse_args()

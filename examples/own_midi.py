@@ -2,7 +2,7 @@
 
     python examples/own_midi.py midi-folder/ --grid 4
 
-Writes new.mid, a picture and the sound of it.
+Writes new.mid, its picture and its sound.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from rru.inference import score
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("path", help="a folder of .mid and .midi files, also nested or zipped")
 parser.add_argument("--grid", type=int, default=4, help="steps per quarter note")
-parser.add_argument("--transpose", type=int, default=6, help="transpose training pieces by up to so many semitones")
+parser.add_argument("--transpose", type=int, default=6, help="transpose training pieces by up to this many semitones")
 parser.add_argument("--preset", default="auto", choices=["auto", "smoke"])
 options = parser.parse_args()
 

@@ -1,8 +1,8 @@
-"""Train a model of your own on a `Dataset` of your own: adaptive clipping, patience, a run folder that survives kills.
+"""Train your own model on your own `Dataset`: adaptive clipping, patience, a run folder that survives being killed.
 
     python examples/own_model.py
 
-Stop it whenever you like: the same command continues. `rru report` shows the run.
+You can stop it at any time: the same command resumes it. `rru report` shows the run.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Forecast a column of a table of your own, beside two simple forecasts; write forecast.csv and forecast.png.
+"""Forecast a column of your own table, compare with two simple forecasts; write forecast.csv and forecast.png.
 
 python examples/own_series.py energy.csv --target load --horizon 24
 """
@@ -13,7 +13,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("path", help="a CSV, TSV or Parquet file")
 parser.add_argument("--target", required=True, help="the column to forecast")
 parser.add_argument("--horizon", required=True, type=int, help="how many steps to forecast")
-parser.add_argument("--id", help="the column that tells several series apart")
+parser.add_argument("--id", help="the column that identifies each series")
 parser.add_argument("--preset", default="auto", choices=["auto", "smoke"])
 options = parser.parse_args()
 

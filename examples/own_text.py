@@ -1,8 +1,8 @@
-"""Learn to write like a text of your own, then write.
+"""Train on your own text, then write in its style.
 
     python examples/own_text.py novel.txt --by words
 
-Run it again to write more: the trained model is kept below `runs`.
+Run it again to write more: the trained model stays in `runs`.
 """
 
 import argparse

@@ -31,7 +31,7 @@ def _the_same_for_every_test():
 
 @pytest.fixture(autouse=True, scope="session")
 def _ctrl_c_interrupts():
-    """As at a terminal: whatever starts tests in the background may have told them to ignore it."""
+    """Restore Ctrl-C as at a terminal: a parent process in the background may have disabled it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Files such as users have, made up in no time."""
+"""Small files like those of users."""
 
 import csv
 import random

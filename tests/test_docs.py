@@ -1,4 +1,4 @@
-"""The documents tell the truth: their code runs, the lines they quote are there, their links lead somewhere."""
+"""The docs are correct: their code runs, the lines they quote exist, their links work."""
 
 import inspect
 import re
@@ -50,7 +50,7 @@ QUICK = [
 
 @pytest.fixture(scope="module", autouse=True)
 def folder_with_a_run(tmp_path_factory):
-    """Where documents speak of a run that `rru demo` or `rru train bach --preset cpu` makes, there is a small one."""
+    """Provide small runs in place of those that `rru demo` and `rru train bach --preset cpu` make."""
     folder = tmp_path_factory.mktemp("documents")
     for preset, changes in {"cpu": [], "demo": [], "best": ["output=nade"]}.items():
         name = presets.load("bach", "rru", preset).id

@@ -28,9 +28,9 @@ def example(tmp_path, monkeypatch, capsys):
 
 def test_own_text(example, tmp_path):
     own_files.text(tmp_path / "novel.txt")
-    said = example("own_text.py", "novel.txt", "--by", "words", "--preset", "smoke")
-    assert said.startswith("novel.txt: text by words")
-    assert "'perplexity'" in said
+    output = example("own_text.py", "novel.txt", "--by", "words", "--preset", "smoke")
+    assert output.startswith("novel.txt: text by words")
+    assert "'perplexity'" in output
 
 
 def test_own_midi_files(example, tmp_path):
@@ -42,16 +42,16 @@ def test_own_midi_files(example, tmp_path):
 def test_own_labels(example, tmp_path):
     own_files.gestures(tmp_path / "gestures.csv")
     columns = ("--label", "kind", "--sequence", "id", "--time", "t")
-    said = example("own_labels.py", "gestures.csv", *columns, "--preset", "smoke")
-    assert said.count("macro F1") == 4
+    output = example("own_labels.py", "gestures.csv", *columns, "--preset", "smoke")
+    assert output.count("macro F1") == 4
 
 
 def test_own_series(example, tmp_path):
     days = np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]")
     (tmp_path / "energy.csv").write_text("day,load\n" + "".join(f"{day},{5 + n % 7}\n" for n, day in enumerate(days)))
-    said = example("own_series.py", "energy.csv", "--target", "load", "--horizon", 3, "--preset", "smoke")
-    assert said.startswith("energy.csv: series to forecast; 'load'; 90 steps, every day, season 7")
-    assert "seasonal naive" in said
+    output = example("own_series.py", "energy.csv", "--target", "load", "--horizon", 3, "--preset", "smoke")
+    assert output.startswith("energy.csv: series to forecast; 'load'; 90 steps, every day, season 7")
+    assert "seasonal naive" in output
     assert {"forecast.csv", "forecast.png"} <= {path.name for path in tmp_path.iterdir()}
 
 

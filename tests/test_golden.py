@@ -1,4 +1,4 @@
-"""What version 0.1 wrote is still read: `tests/golden` holds its config ids, two runs and an exported model."""
+"""Files of version 0.1 are still read: `tests/golden` has its config ids, two runs and an exported model."""
 
 import json
 import shutil

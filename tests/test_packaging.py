@@ -1,4 +1,4 @@
-"""What users meet when they install the package: light dependencies, every system, metadata that agrees."""
+"""Installing the package: light dependencies, every system, consistent metadata."""
 
 import importlib.util
 import shutil

@@ -1,4 +1,4 @@
-"""Every cell and variant the package offers, made small, and what the oracle says it should compute."""
+"""Every cell and variant of the package, in small, with the results of the oracle."""
 
 from dataclasses import dataclass, field
 from typing import Any

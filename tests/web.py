@@ -1,4 +1,4 @@
-"""A web server on this machine that answers well or badly, as its paths say."""
+"""A local web server whose paths choose good or bad responses."""
 
 import hashlib
 import http.server
@@ -14,7 +14,7 @@ HASH = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the path says."""
+    """Respond as the path asks."""
 
     def do_GET(self) -> None:
         getattr(self, "answer_" + self.path.strip("/").replace("-", "_"))()

@@ -1,11 +1,11 @@
-"""Optional packages: `pip install rru` brings what layers need, extras such as `rru[train]` the rest."""
+"""Optional packages: `pip install rru` installs what layers need, extras such as `rru[train]` the rest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class MissingExtraError(ImportError):
-    """A package that an extra of rru brings is not installed; the message says what to install."""
+    """A package of one of rru's extras is not installed; the message names the extra."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Forge run folders: every value of every file is replaced by each of some hostile ones."""
+"""Forge run folders: replace every value of every file with hostile ones."""
 
 import copy
 import hashlib

@@ -59,7 +59,7 @@ def fuzz(
 def _child(name: str, seconds: float, seed: int, pipe, current) -> None:
     def begin(seed: int) -> None:
         current.value = seed
-        faulthandler.dump_traceback_later(PATIENCE, exit=True)  # says where a case hangs
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)  # shows where a case hangs
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Fuzz every function of the native library: calls that layers make, recorded, with some numbers or sizes changed."""
+"""Fuzz every function of the native library: recorded calls of layers, with some numbers or sizes changed."""
 
 import ctypes
 import random
@@ -20,7 +20,7 @@ FILL = 0xA5
 
 
 def always_wide() -> AbstractContextManager[object]:
-    """Make RRUs with dropout use their wide form, whatever their size."""
+    """Make RRUs with dropout use their wide form, at any size."""
     always = {"LEAST_WIDTH": 0, "LEAST_TOKENS": 0, "MOST_EXTRA": 1e9, "MOST_EXTRA_SELECTED": 1e9}
     return mock.patch.multiple(native_wide, **always)
 
@@ -65,7 +65,7 @@ def calls() -> dict[str, list[Call]]:
     with mock.patch.object(library.Function, "__call__", record):
         for variant in NATIVE:
             for dtype in (torch.float32, torch.float64):
-                for width, batch in ((4, 2), (150, 3)):  # narrow layers have gradients of their own
+                for width, batch in ((4, 2), (150, 3)):  # narrow layers have separate gradients
                     _use(variant.build(3, width, dtype=dtype, bidirectional=True), batch, dtype)
             if "mogrifier" not in variant.name:
                 quantized = rru.quantize(variant.build(5, 6, dtype=torch.float32).eval())

@@ -1,4 +1,4 @@
-"""Fuzzers of whole folders: users' own data, and runs whose files are forged, read by the commands."""
+"""Fuzzers of whole folders: users' own data, and forged runs that commands read."""
 
 import io
 import random

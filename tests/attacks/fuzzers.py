@@ -1,4 +1,4 @@
-"""What `fuzz.py` runs: one function per kind, which makes a case from random numbers and says how it ended."""
+"""The cases that `fuzz.py` runs: one function per kind makes a case from random numbers and returns how it ended."""
 
 import json
 import random
@@ -100,18 +100,18 @@ def _mutated(draw: random.Random, content: Any) -> Any:
 def _run_folder(folder: Path) -> Fuzzer:
     whole = write_run(folder / "runs", preset(cell="gru"), 8.5)
     damaged = write_run(folder / "runs", preset(), 7.8)
-    kept = {path.name: path.read_bytes() for path in damaged.iterdir()}
+    original = {path.name: path.read_bytes() for path in damaged.iterdir()}
 
     def run(draw: random.Random) -> str:
-        name = draw.choice(sorted(kept))
-        content = changed(kept[name], _changes(draw))
+        name = draw.choice(sorted(original))
+        content = changed(original[name], _changes(draw))
         if name.endswith("json") and draw.random() < 0.7:
-            content = json.dumps(_mutated(draw, json.loads(kept[name]))).encode()
+            content = json.dumps(_mutated(draw, json.loads(original[name]))).encode()
         (damaged / name).write_bytes(content)
-        found = {each.folder: each for each in gather([folder / "runs"])}
-        (damaged / name).write_bytes(kept[name])
-        assert found[whole].test == 8.5
-        return f"{name}, {'damaged' if damaged not in found or found[damaged].problems else 'accepted'}"
+        runs = {run.folder: run for run in gather([folder / "runs"])}
+        (damaged / name).write_bytes(original[name])
+        assert runs[whole].test == 8.5
+        return f"{name}, {'damaged' if damaged not in runs or runs[damaged].problems else 'accepted'}"
 
     return run
 
@@ -120,11 +120,11 @@ def _weights(folder: Path) -> Fuzzer:
     layer = rru.LSTM(3, 4)
     state = {"step": 3, "moments": [torch.zeros(4), torch.zeros(2, 3)], "name": "adam"}
     Checkpoints(folder / "kept").save(Checkpoint(layer.state_dict(), state))
-    kept = {path.name: path.read_bytes() for path in (folder / "kept" / "000001").iterdir()}
+    original = {path.name: path.read_bytes() for path in (folder / "kept" / "000001").iterdir()}
 
     def checkpoint(draw: random.Random) -> str:
-        name = draw.choice(sorted(kept))
-        files = kept | {name: changed(kept[name], _changes(draw))}
+        name = draw.choice(sorted(original))
+        files = original | {name: changed(original[name], _changes(draw))}
         if draw.random() < 0.5:  # a manifest that fits
             from rru.files import write_folder
 
@@ -141,14 +141,14 @@ def _weights(folder: Path) -> Fuzzer:
 def _export(folder: Path) -> Fuzzer:
     """Return exports that load: of music, and of text with a vocabulary."""
     vocabulary = data.Vocabulary.of("abcdefgh", "characters")
-    kept: list[dict[str, bytes]] = []
+    original: list[dict[str, bytes]] = []
     for config, words in ((preset("jsb", name="smoke"), None), (preset("ptb-chars", name="smoke"), vocabulary)):
         trained = Trained(folder, config, untrained(config, words), words, {}, None, None)
         export(trained, folder / config.kind, "safetensors")
-        kept.append({path.name: path.read_bytes() for path in sorted((folder / config.kind).iterdir())})
+        original.append({path.name: path.read_bytes() for path in sorted((folder / config.kind).iterdir())})
 
     def run(draw: random.Random) -> str:
-        files = draw.choice(kept)
+        files = draw.choice(original)
         name = draw.choice([each for each in files if each != "README.md"])
         content = changed(files[name], _changes(draw))
         if name.endswith("json") and draw.random() < 0.7:
@@ -178,14 +178,14 @@ def _study(folder: Path) -> Fuzzer:
     proposals.extend(3)
     proposals.tell(0, 1.5)
     journal = folder / "study.journal"
-    kept = journal.read_bytes()
+    original = journal.read_bytes()
 
     def run(draw: random.Random) -> str:
-        lines = kept.splitlines()
+        lines = original.splitlines()
         at = draw.randrange(len(lines))
         lines[at] = json.dumps(_mutated(draw, json.loads(lines[at]))).encode()
         content = b"\n".join(lines) + b"\n"
-        journal.write_bytes(content if draw.random() < 0.7 else changed(kept, _changes(draw)))
+        journal.write_bytes(content if draw.random() < 0.7 else changed(original, _changes(draw)))
         return _ended("study.journal", lambda: Proposals(folder, ranges, 0, False).trials(), FileError)
 
     return run
@@ -246,10 +246,10 @@ def _layer(draw: random.Random) -> str:
     }
     try:
         layer = variant.build(m, n, dtype=dtype, **options)
-        twin = type(layer)(m, n, dtype=dtype, **{**variant.options, "backend": "reference"}, **options)
+        reference = type(layer)(m, n, dtype=dtype, **{**variant.options, "backend": "reference"}, **options)
     except REFUSALS:
         return "layer, refused"
-    twin.load_state_dict(randomize(layer).state_dict())
+    reference.load_state_dict(randomize(layer).state_dict())
     shape = [batch, steps] if options["batch_first"] else [steps, batch]
     if draw.random() < 0.1:
         shape = draw.choice(([steps], [], [0, 0, 0], [batch, steps, 1]))
@@ -261,26 +261,26 @@ def _layer(draw: random.Random) -> str:
         parts = tuple(_tensor(draw, [cells, batch + wrong, n], dtype) for _ in layer.cells[0].state_names)
         state = layer.cells[0].public_state(parts)
     if draw.random() < 0.3 and options["dropout"] == 0:
-        layer.eval(), twin.eval()
+        layer.eval(), reference.eval()
     grad, rounded = draw.random() < 0.6, draw.random() < 0.2
     try:
         wide = always_wide() if draw.random() < 0.5 else nullcontext()
         with wide, torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16, enabled=rounded):
-            found = _run(layer, x, state, lengths, grad)
+            results = _run(layer, x, state, lengths, grad)
     except REFUSALS:
         return "layer, refused"
     if rounded:  # to 8 bits, which the reference does elsewhere
         return "layer, bfloat16, ran"
     torch.set_num_threads(1)  # OpenMP's threads wait for each other for seconds on a busy machine
     with torch.set_grad_enabled(grad):
-        wanted = _run(twin, x, state, lengths, grad)
+        expected = _run(reference, x, state, lengths, grad)
     loose = 1e-2 if dtype == torch.float32 else 1e-6
-    if not all(part.isfinite().all() for part in wanted):  # gradients may be NaN elsewhere then: docs/performance.md
-        forward = len(wanted) - grad * len(list(layer.parameters()))
-        found, wanted = found[:forward], wanted[:forward]
-    for one, other in zip(found, wanted, strict=True):
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        torch.testing.assert_close(one, other, rtol=loose, atol=loose * scale, equal_nan=True)
+    if not all(part.isfinite().all() for part in expected):  # gradients may be NaN elsewhere then: docs/performance.md
+        forward = len(expected) - grad * len(list(layer.parameters()))
+        results, expected = results[:forward], expected[:forward]
+    for result, wanted in zip(results, expected, strict=True):
+        scale = max(1.0, float(wanted.abs().max())) if wanted.numel() else 1.0
+        torch.testing.assert_close(result, wanted, rtol=loose, atol=loose * scale, equal_nan=True)
     return "layer, same as reference"
 
 

@@ -1,4 +1,4 @@
-"""Helper of the attacks: a reader may return data or raise DataError, nothing else."""
+"""Helper for attacks: a reader may only return data or raise DataError."""
 
 from rru import data
 

@@ -1,4 +1,4 @@
-"""Limits what refusing a hostile file may take, in a forked process."""
+"""Limit the memory and time of refusing a hostile file, in a forked process."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Malicious checkpoints, whose manifest matches the files."""
+"""Malicious checkpoints with a matching manifest."""
 
 import json
 import os

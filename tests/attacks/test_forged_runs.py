@@ -1,4 +1,4 @@
-"""Forged run folders: every command says what is wrong in a line, and shows the good run beside the forged one."""
+"""Forged run folders: every command prints one line about the problem, and still shows the good runs."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Files made to take memory or time are refused with little of both: their sizes are checked before their content."""
+"""Files that would take much memory or time are rejected cheaply: sizes are checked before content."""
 
 import hashlib
 import json
@@ -54,8 +54,8 @@ def _cells(count: int) -> bytes:
 class TestMat:
     def test_millions_of_tiny_cells(self, tmp_path):
         (tmp_path / "JSB_Chorales.mat").write_bytes(_mat(_cells(4_800_000)))
-        said = refused(lambda: prepare("jsb", tmp_path), data.DataError)
-        assert "declares 4800000 cells, more than the limit" in said
+        message = refused(lambda: prepare("jsb", tmp_path), data.DataError)
+        assert "declares 4800000 cells, more than the limit" in message
 
     def test_a_bomb(self, tmp_path):
         content = struct.pack("<II", 14, 300 << 20)
@@ -219,15 +219,15 @@ class TestRunFolder:
 
     @pytest.mark.parametrize("filler", ["{}", "[]", '"a"', "0"])
     def test_facts_about_data(self, folder, filler):
-        """The largest data.json that is read takes little memory, whatever it holds; a larger one is not read."""
+        """The largest data.json that is read takes little memory, whatever its content; a larger one is not read."""
 
         def read():
             raise FileError(f"{len(about_data(folder)['x'])} were read")
 
-        for size, said in ((2_900_000, "were read|more than"), (ABOUT_LIMIT, f"at most {ABOUT_LIMIT} are allowed")):
+        for size, message in ((2_900_000, "were read|more than"), (ABOUT_LIMIT, f"at most {ABOUT_LIMIT} are allowed")):
             many = size // (len(filler) + 1)
             (folder / "data.json").write_text(f'{{"x": [{f"{filler}," * many}{filler}]}}')
-            assert re.search(said, refused(read, FileError))
+            assert re.search(message, refused(read, FileError))
 
     def test_more_layers_than_can_be_built(self, folder):
         path = Path(folder / "config.toml")

@@ -1,4 +1,4 @@
-"""Links in folders of others lead nowhere: no command reads, writes or removes anything outside."""
+"""Links in folders from others are not followed: no command reads, writes or removes anything outside."""
 
 import pytest
 from typer.testing import CliRunner
@@ -64,8 +64,8 @@ def test_resuming_removes_nothing(mine, tmp_path, linked, ended):
     config = presets.load("bach", "rru", "smoke")
     folder = write_run(tmp_path / "runs", config, 8.0 if ended else None)
     (folder / linked).symlink_to(mine)
-    said = CliRunner().invoke(app, ["resume", str(folder)])
-    assert ended or f"{linked}: must be a folder, is a link" in said.output
+    result = CliRunner().invoke(app, ["resume", str(folder)])
+    assert ended or f"{linked}: must be a folder, is a link" in result.output
     for command in (["runs"], ["report"], ["evaluate", str(folder)], ["compose", str(folder)]):
         assert isinstance(CliRunner().invoke(app, command).exception, SystemExit | None)
 

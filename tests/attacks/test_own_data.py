@@ -1,4 +1,4 @@
-"""Users' own data that is hostile: refused with little memory and time; one bad file does not hide the others."""
+"""Hostile own data is rejected with little memory and time; one bad file does not hide the others."""
 
 import os
 import struct
@@ -61,9 +61,9 @@ class TestMusic:
 class TestTables:
     def test_rows_of_millions_of_fields(self, tmp_path):
         (tmp_path / "wide.csv").write_bytes(b"a,b\n" + (b"1," * 1_500_000 + b"\n") * 12)
-        said = refused(lambda: read_table(tmp_path / "wide.csv"), data.DataError)
-        assert "line 2" in said
-        assert "1500001 fields" in said
+        message = refused(lambda: read_table(tmp_path / "wide.csv"), data.DataError)
+        assert "line 2" in message
+        assert "1500001 fields" in message
 
     def test_a_sample_of_huge_lines(self, tmp_path):
         (tmp_path / "long.csv").write_bytes((b"\xf0\x9f\x98\x80" + b"x" * 3_500_000 + b"\n") * 50)

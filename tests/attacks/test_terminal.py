@@ -1,4 +1,4 @@
-"""Escape codes in files and names reach the terminal as text."""
+"""Escape codes in files and names are printed as text."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Models from others, used by the commands: a forged file is an error of one line, or is used; never a traceback."""
+"""Commands that use models from others: a forged file is used or gives a one-line error, never a traceback."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The benchmark runs, measures everyone, and what it sums up follows from what it measured. Speeds are not tested."""
+"""The benchmark measures every contender, and its summaries match its measurements. Speeds are not tested."""
 
 import json
 import math

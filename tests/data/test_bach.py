@@ -19,8 +19,8 @@ SPLITS = ("train", "valid", "test")
 
 def piece(name: str) -> np.ndarray:
     """The voices (T, 4) of a chorale."""
-    every = [found for names in bach.names().values() for found in names]
-    return bach.voices()[every.index(name)]
+    all_names = [name for names in bach.names().values() for name in names]
+    return bach.voices()[all_names.index(name)]
 
 
 def intervals(voices: np.ndarray) -> list[int]:
@@ -89,8 +89,8 @@ def test_no_two_splits_share_a_tune():
         split: {tuple(tune[i : i + 11]) for _ in names for tune in [intervals(next(every))] for i in range(len(tune))}
         for split, names in bach.names().items()
     }
-    whole = {split: {phrase for phrase in found if len(phrase) == 11} for split, found in phrases.items()}
-    assert all(len(found) > 500 for found in whole.values())
+    whole = {split: {phrase for phrase in tunes if len(phrase) == 11} for split, tunes in phrases.items()}
+    assert all(len(tunes) > 500 for tunes in whole.values())
     assert not whole["train"] & whole["valid"]
     assert not whole["train"] & whole["test"]
     assert not whole["valid"] & whole["test"]
@@ -106,7 +106,7 @@ def test_no_two_splits_share_eight_quarters_of_all_four_voices():
         }
         for split, names in bach.names().items()
     }
-    assert all(len(found) > 1000 for found in runs.values())
+    assert all(len(quarters) > 1000 for quarters in runs.values())
     assert not runs["train"] & runs["valid"]
     assert not runs["train"] & runs["test"]
     assert not runs["valid"] & runs["test"]

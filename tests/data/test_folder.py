@@ -28,10 +28,10 @@ def test_files_as_downloaded_are_found(name, tmp_path):
     assert data.present(entry, tmp_path) is None
     for file in entry.files:
         samples.write(tmp_path, file.path, b"-")
-    found = data.present(entry, tmp_path)
-    assert found is not None
-    assert [part.remote for part in found.parts] == list(entry.files)
-    assert [part.path for part in found.parts] == [tmp_path / file.path for file in entry.files]
+    files = data.present(entry, tmp_path)
+    assert files is not None
+    assert [part.remote for part in files.parts] == list(entry.files)
+    assert [part.path for part in files.parts] == [tmp_path / file.path for file in entry.files]
 
 
 @pytest.mark.parametrize(

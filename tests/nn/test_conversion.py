@@ -1,4 +1,4 @@
-"""rru.LSTM and rru.GRU are torch's own after conversion, in both directions, outputs and gradients."""
+"""Converted layers match torch's: outputs and gradients, rru.LSTM and rru.GRU, both ways."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Code written for torch.nn.LSTM or torch.nn.GRU finds the same shapes and habits here."""
+"""Code written for torch.nn.LSTM or torch.nn.GRU works with the same shapes and conventions."""
 
 import inspect
 
@@ -46,12 +46,12 @@ def test_packed_sequences_match_torch(variant):
     sequences = [torch.randn(length, 3) for length in (2, 5, 1, 5)]
     packed = pack_sequence(sequences, enforce_sorted=False)
     outputs, _ = ours(packed)
-    wanted, _ = theirs(packed)
+    expected, _ = theirs(packed)
     assert isinstance(outputs, PackedSequence)
     assert shapes(ours(packed)) == shapes(theirs(packed))
-    assert torch.equal(outputs.batch_sizes, wanted.batch_sizes)
-    assert torch.equal(outputs.sorted_indices, wanted.sorted_indices)
-    assert torch.equal(outputs.unsorted_indices, wanted.unsorted_indices)
+    assert torch.equal(outputs.batch_sizes, expected.batch_sizes)
+    assert torch.equal(outputs.sorted_indices, expected.sorted_indices)
+    assert torch.equal(outputs.unsorted_indices, expected.unsorted_indices)
 
 
 @every_cell
@@ -107,11 +107,11 @@ def test_the_rru_state_and_output_may_differ_in_size():
 def test_lengths_may_be_any_integers(variant):
     layer = variant.build()
     x = torch.randn(5, 3, 3).double()
-    wanted = layer(x, lengths=torch.tensor([5, 2, 3]))[0]
+    expected = layer(x, lengths=torch.tensor([5, 2, 3]))[0]
     strided = torch.tensor([5, 9, 2, 9, 3])[::2]
     for lengths in (strided, strided.to(torch.int32), strided.to(torch.uint8), [5, 2, 3], np.array([5, 2, 3])):
-        assert_same(layer(x, lengths=lengths)[0], wanted)
-    assert_same(layer(x[:, 1], lengths=torch.tensor(2))[0], wanted[:, 1])  # a single sequence's
+        assert_same(layer(x, lengths=lengths)[0], expected)
+    assert_same(layer(x[:, 1], lengths=torch.tensor(2))[0], expected[:, 1])  # a single sequence's
     for none in (torch.tensor([], dtype=torch.int64), [], np.array([])):
         assert layer(x[:, :0], lengths=none)[0].shape == (5, 0, layer.output_size)
 
@@ -162,6 +162,6 @@ def test_lengths_may_change_before_the_backward_pass():
 
 def test_lengths_are_read_on_the_host_for_any_default_device():
     layer, x = rru.GRU(3, 4), torch.randn(9, 2, 3)
-    wanted = layer(x, lengths=[9, 7])[0]
+    expected = layer(x, lengths=[9, 7])[0]
     with torch.device("meta"):
-        assert_same(layer(x, lengths=[9, 7])[0], wanted)
+        assert_same(layer(x, lengths=[9, 7])[0], expected)

@@ -1,4 +1,4 @@
-"""Every cell and variant computes what the paper's equations say, by the oracle's independent computation."""
+"""Every cell and variant matches the oracle, an independent implementation of the paper's equations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Bad input: an error that names the argument, the value given and what would be right."""
+"""Errors for bad input name the argument, the value given and what is allowed."""
 
 import pytest
 import torch

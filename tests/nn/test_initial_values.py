@@ -56,10 +56,10 @@ def test_rru():
 
 
 def test_initial_share_of_the_state_that_the_rru_keeps():
-    kept = torch.sigmoid(10 * rru.RRUCell(1, 10_000, expansion=0.001).S)
-    assert 0.01 <= kept.min() < 0.012
-    assert 0.988 < kept.max() <= 0.99
-    assert kept.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist() == pytest.approx([0.255, 0.5, 0.745], abs=0.02)
+    scale = torch.sigmoid(10 * rru.RRUCell(1, 10_000, expansion=0.001).S)
+    assert 0.01 <= scale.min() < 0.012
+    assert 0.988 < scale.max() <= 0.99
+    assert scale.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist() == pytest.approx([0.255, 0.5, 0.745], abs=0.02)
     torch.testing.assert_close(torch.sigmoid(10 * rru.RRUCell(1, 8, residual=0.95).S), torch.full((8,), 0.95))
     assert not hasattr(rru.RRUCell(1, 8, residual="unscaled"), "S")
     assert rru.RRUCell(1, 8, rezero="scalar").Z.shape == (1,)
@@ -67,9 +67,9 @@ def test_initial_share_of_the_state_that_the_rru_keeps():
 
 def test_initial_state_of_the_rru():
     _, state = rru.RRU(3, 64, residual="unscaled")(torch.randn(1, 2, 3))  # Z = 0: the state stays as it was
-    wanted = torch.zeros(1, 2, 64)
-    wanted[:, :, 0] = 0.25 * 8
-    assert torch.equal(state, wanted)
+    expected = torch.zeros(1, 2, 64)
+    expected[:, :, 0] = 0.25 * 8
+    assert torch.equal(state, expected)
 
 
 def test_gru():

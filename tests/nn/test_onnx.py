@@ -1,4 +1,4 @@
-"""Modules that hold our layers, exported as users do it and run in onnxruntime."""
+"""Modules that contain our layers, exported as users do and run in onnxruntime."""
 
 import numpy as np
 import onnx

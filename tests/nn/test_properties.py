@@ -1,4 +1,4 @@
-"""What must hold for every cell, whatever the shapes."""
+"""Properties of every cell, at any shape."""
 
 import torch
 from hypothesis import given, settings
@@ -77,12 +77,12 @@ def test_packed_sequences_match_lengths(variant, case, enforce_sorted):
 def test_padding_is_ignored_and_gets_no_gradients(variant, case):
     arguments, x, lengths = case
     layer = variant.build(**arguments)
-    wanted, wanted_state = layer(x, lengths=lengths)
+    expected, expected_state = layer(x, lengths=lengths)
     padding = torch.arange(len(x)).unsqueeze(1) >= lengths
     spoiled = x.masked_fill(padding.unsqueeze(2), float("nan")).requires_grad_()
     outputs, state = layer(spoiled, lengths=lengths)
-    assert_same(outputs, wanted)
-    assert_same(state, wanted_state)
+    assert_same(outputs, expected)
+    assert_same(state, expected_state)
     (outputs.sum() + sum(part.sum() for part in state_parts(state))).backward()
     assert not spoiled.grad[padding].any()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
@@ -94,17 +94,17 @@ def test_both_directions_are_two_layers_and_a_flip(variant, case):
     arguments, x, lengths = case
     arguments["num_layers"] = 1
     both = variant.build(**arguments)
-    one, other = (variant.build(**arguments | {"bidirectional": False}) for _ in range(2))
-    one.cells[0].load_state_dict(both.cells[0].state_dict())
-    other.cells[0].load_state_dict(both.cells[1].state_dict())
+    forward, backward = (variant.build(**arguments | {"bidirectional": False}) for _ in range(2))
+    forward.cells[0].load_state_dict(both.cells[0].state_dict())
+    backward.cells[0].load_state_dict(both.cells[1].state_dict())
 
     def flip(sequences):
         pieces = [sequences[:length, b].flip(0) for b, length in enumerate(lengths.tolist())]
         return pad_sequence(pieces)
 
     outputs, state = both(x, lengths=lengths)
-    forward_outputs, forward_state = one(x, lengths=lengths)
-    backward_outputs, backward_state = other(flip(x), lengths=lengths)
+    forward_outputs, forward_state = forward(x, lengths=lengths)
+    backward_outputs, backward_state = backward(flip(x), lengths=lengths)
     assert_same(outputs, torch.cat([forward_outputs, flip(backward_outputs)], dim=-1))
     parts = zip(state_parts(forward_state), state_parts(backward_state), strict=True)
     assert_same(state, tuple(torch.cat(pair) for pair in parts))

@@ -1,4 +1,4 @@
-"""`rru.quantize`: int8 weights give the numbers of the rounded weights, and refuse what they cannot do."""
+"""`rru.quantize`: int8 layers match layers with rounded weights, and reject what they do not support."""
 
 import copy
 import io
@@ -51,8 +51,10 @@ def test_quantized_layer_matches_rounded_weights(variant, instruction_set):
     with torch.no_grad(), using(instruction_set):
         for given in (None, lengths):
             outputs, state = rru.quantize(layer)(x, lengths=given)
-            wanted, wanted_state = rounded(layer)(x, lengths=given)
-            for one, other in zip([outputs, *state_parts(state)], [wanted, *state_parts(wanted_state)], strict=True):
+            expected, expected_state = rounded(layer)(x, lengths=given)
+            for one, other in zip(
+                [outputs, *state_parts(state)], [expected, *state_parts(expected_state)], strict=True
+            ):
                 torch.testing.assert_close(one, other, rtol=0, atol=2e-3 * max(1.0, other.abs().max().item()))
 
 
@@ -61,28 +63,28 @@ def test_steps_streams_and_cells_match_the_layer(variant):
     layer = rru.quantize(build(variant))
     x = torch.randn(4, 3, 13)
     with torch.no_grad():
-        wanted, last = layer(x)
+        expected, last = layer(x)
         stepper, state = layer.stepper(), None
         stream = rru.stream(layer)
         stream.open("abc")
         cell, cell_state = layer.cells[0], None
         for t in range(4):
             output, state = stepper(x[t], state)
-            assert torch.equal(output, wanted[t])
-            assert torch.equal(stream.step("abc", x[t]), wanted[t])
+            assert torch.equal(output, expected[t])
+            assert torch.equal(stream.step("abc", x[t]), expected[t])
             output, cell_state = cell(x[t], cell_state)
-            assert torch.equal(output, wanted[t])
+            assert torch.equal(output, expected[t])
     assert all(map(torch.equal, state_parts(state), state_parts(last)))
 
 
 def test_the_numbers_are_the_same_for_every_instruction_set_and_batch():
     layer, x = rru.quantize(randomize(rru.RRU(13, 40, normalize=False))), torch.randn(1, 9, 13)
-    found = []
+    outputs = []
     for instruction_set in library.INSTRUCTION_SETS:
         with using(instruction_set):
-            found.append(layer(x)[0])
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-6, atol=1e-6)
+            outputs.append(layer(x)[0])
+    for other in outputs[1:]:
+        torch.testing.assert_close(other, outputs[0], rtol=1e-6, atol=1e-6)
     alone = torch.cat([layer(x[:, b : b + 1])[0] for b in range(9)], 1)
     assert torch.equal(alone, layer(x)[0])
 
@@ -107,22 +109,22 @@ def test_it_takes_a_quarter_of_the_memory():
 
 def test_it_can_be_copied_saved_and_loaded():
     layer, x = rru.quantize(randomize(rru.GRU(5, 7))), torch.randn(4, 2, 5)
-    wanted = layer(x)[0]
+    expected = layer(x)[0]
     file = io.BytesIO()
     torch.save(layer.state_dict(), file)
     file.seek(0)
     other = rru.quantize(rru.GRU(5, 7))
     other.load_state_dict(torch.load(file))
     for duplicate in (other, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert torch.equal(duplicate(x)[0], wanted)
+        assert torch.equal(duplicate(x)[0], expected)
 
 
 def test_the_initial_state_is_a_copy():
     cell = rru.quantize(rru.RRUCell(13, 21))
     (first,) = cell.initial_state(1)
-    wanted = first.clone()
+    expected = first.clone()
     first.zero_()
-    assert_same(cell.initial_state(1)[0], wanted)
+    assert_same(cell.initial_state(1)[0], expected)
 
 
 def test_zero_rows_and_zero_inputs_are_exact():
@@ -145,7 +147,7 @@ def test_non_finite_sequence_does_not_affect_others(value):
 
 
 class TestErrors:
-    """What a quantized layer cannot do is an error that says what to do instead."""
+    """Unsupported uses of a quantized layer raise an error that names the alternative."""
 
     layer, x = rru.quantize(rru.RRU(4, 6)), torch.randn(3, 2, 4)
 

@@ -1,4 +1,4 @@
-"""A cell of one's own: one file, one registration, and everything knows it."""
+"""Your own cell: one file and one registration make it available everywhere."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What holds on average, or over a very long time."""
+"""Properties that hold on average, or over many steps."""
 
 import pytest
 import torch
@@ -16,9 +16,9 @@ def test_dropout_keeps_the_expected_output_of_the_rru(rate):
     many = 20_000
     with torch.no_grad():
         outputs = layer(x.expand(-1, many, -1))[0]
-        wanted = layer.eval()(x)[0]
+        expected = layer.eval()(x)[0]
     error = outputs.std(dim=1, keepdim=True) / many**0.5
-    assert (outputs.mean(dim=1, keepdim=True) - wanted).abs().div(error).max() < 5  # standard errors
+    assert (outputs.mean(dim=1, keepdim=True) - expected).abs().div(error).max() < 5  # standard errors
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
@@ -28,9 +28,9 @@ def test_dropout_keeps_the_expected_state_of_the_gated_cells(cell_class, rate):
     x, many = torch.randn(1, 3).double(), 20_000
     with torch.no_grad():
         memory = state_parts(cell(x.expand(many, -1))[1])[-1]
-        wanted = state_parts(cell.eval()(x)[1])[-1]
+        expected = state_parts(cell.eval()(x)[1])[-1]
     error = memory.std(dim=0) / many**0.5
-    assert (memory.mean(dim=0) - wanted).abs().div(error).max() < 5
+    assert (memory.mean(dim=0) - expected).abs().div(error).max() < 5
 
 
 @every_cell

@@ -1,4 +1,4 @@
-"""Everything torch users do to a module works: saving, copying, casting, compiling, exporting."""
+"""Torch's tools for modules work: saving, copying, casting, compiling, exporting."""
 
 import copy
 import io
@@ -65,11 +65,11 @@ def test_deepcopy_and_pickle(variant):
 def test_dtypes(variant, dtype):
     double = variant.build(num_layers=2)
     x = torch.randn(4, 2, 3).double()
-    wanted = double(x)[0]
+    expected = double(x)[0]
     layer = copy.deepcopy(double).to(dtype)
     outputs, state = layer(x.to(dtype), lengths=torch.tensor([4, 4]))
     assert {outputs.dtype, *(part.dtype for part in state_parts(state))} == {dtype}
-    assert_same(outputs.double(), wanted, {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 0.2}[dtype])
+    assert_same(outputs.double(), expected, {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 0.2}[dtype])
     outputs.sum().backward()
     assert all(parameter.grad.dtype == dtype for parameter in layer.parameters())
 
@@ -86,7 +86,7 @@ def test_meta_device_and_materializing(variant):
 def test_autocast(variant):
     layer = variant.build(num_layers=2, dtype=torch.float32)
     x, lengths = torch.randn(6, 2, 3), torch.tensor([6, 4])
-    wanted, _ = layer(x, lengths=lengths)
+    expected, _ = layer(x, lengths=lengths)
     with torch.autocast("cpu"):
         outputs, state = layer(x, lengths=lengths)
     for backend in ("native", "fused"):
@@ -95,8 +95,8 @@ def test_autocast(variant):
         with torch.autocast("cpu"):
             assert whole(x, lengths=lengths)[0].dtype == outputs.dtype  # whatever runs it
     outputs.float().sum().backward()
-    tolerance = 0.1 * max(1, wanted.abs().max().item())
-    assert_same(outputs.float(), wanted, tolerance)
+    tolerance = 0.1 * max(1, expected.abs().max().item())
+    assert_same(outputs.float(), expected, tolerance)
     with torch.autocast("cpu"):  # 16 bits in, as from a layer before it
         assert_same(layer(x.bfloat16(), lengths=lengths)[0].float(), outputs.float(), tolerance)
     with torch.autocast("cpu"), pytest.raises(TypeError, match="input must be a 32-bit or 16-bit float under autocast"):
@@ -129,11 +129,11 @@ def test_compiled_graph_matches_eager(variant, autocast):
         return call
 
     outputs, state, found = gradients(layer, run(compiled), x)
-    wanted_outputs, wanted_state, wanted = gradients(layer, run(layer), x)
+    wanted_outputs, expected_state, expected = gradients(layer, run(layer), x)
     tolerance = 0.02 if autocast else 1e-5
     assert_same(outputs, wanted_outputs, tolerance)
-    assert_same(state, wanted_state, tolerance)
-    for gradient, wanted_gradient in zip(found, wanted, strict=True):
+    assert_same(state, expected_state, tolerance)
+    for gradient, wanted_gradient in zip(found, expected, strict=True):
         largest = wanted_gradient.abs().max().item()
         torch.testing.assert_close(gradient, wanted_gradient, rtol=tolerance, atol=tolerance * largest + 1e-6)
 
@@ -154,9 +154,9 @@ def test_compile_with_dropout_draws_a_new_mask_each_time_and_one_for_both_passes
         return call
 
     outputs, _, found = gradients(layer, seeded(compiled), x)
-    wanted_outputs, _, wanted = gradients(layer, seeded(layer), x)
+    wanted_outputs, _, expected = gradients(layer, seeded(layer), x)
     assert_same(outputs, wanted_outputs)
-    assert_same(tuple(found), tuple(wanted))
+    assert_same(tuple(found), tuple(expected))
 
 
 def test_compile_two_layers_with_the_default_compiler():
@@ -216,9 +216,9 @@ def test_export_with_free_batch_and_time(variant):
     loaded = torch.export.load(file).module()
     x, lengths = torch.randn(9, 2, 3).double(), torch.tensor([4, 9])
     outputs, state = loaded(x, lengths=lengths)
-    wanted_outputs, wanted_state = layer(x, lengths=lengths)
+    wanted_outputs, expected_state = layer(x, lengths=lengths)
     assert_same(outputs, wanted_outputs)
-    assert_same(state, wanted_state)
+    assert_same(state, expected_state)
 
 
 @every_cell

@@ -1,4 +1,4 @@
-"""What code written for torch's layers runs into: it works, or an error says at once what to do."""
+"""Pitfalls for code written for torch's layers: it works, or an error says what to do."""
 
 import inspect
 import os

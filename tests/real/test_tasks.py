@@ -1,4 +1,4 @@
-"""The tasks on real sets, where they are present."""
+"""The tasks on real data sets, if present."""
 
 import math
 

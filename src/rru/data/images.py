@@ -15,17 +15,17 @@ from rru.data.streams import content_hash
 VALID_IMAGES = 10_000
 
 
-def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
+def prepare(files: Found, options: Mapping[str, bool]) -> Prepared:
     """Read images and labels."""
     arrays: dict[str, NDArray[np.uint8]] = {}
-    for split, (images, labels) in {"train": found.parts[:2], "test": found.parts[2:]}.items():
+    for split, (images, labels) in {"train": files.parts[:2], "test": files.parts[2:]}.items():
         arrays[f"{split}_images"] = read_idx(images, (28, 28))
         arrays[f"{split}_labels"] = read_idx(labels, ())
         _check(images, labels, arrays[f"{split}_images"], arrays[f"{split}_labels"])
     if (count := len(arrays["train_labels"])) <= VALID_IMAGES:
-        raise DataError(found.parts[0].path, f"must have more than {VALID_IMAGES} images to be split, got {count}")
+        raise DataError(files.parts[0].path, f"must have more than {VALID_IMAGES} images to be split, got {count}")
     if options["verify"]:
-        for part in found.parts:
+        for part in files.parts:
             _check_content(part)
     return Prepared(arrays, {})
 

@@ -19,9 +19,9 @@ STEP_LIMIT = 2_000_000  # per file; the largest data set has a fraction of that
 NOTE_LIMIT = 20_000_000
 
 
-def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
+def prepare(files: Found, options: Mapping[str, bool]) -> Prepared:
     """Read the pieces, concatenated per split, with their offsets."""
-    (part,) = found.parts
+    (part,) = files.parts
     read = _from_mat if part.form == "mat" else _from_pickle
     arrays: dict[str, NDArray[np.generic]] = {}
     for split, pieces in read(part.path).items():
@@ -29,9 +29,9 @@ def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
         arrays[f"{split}_rolls"] = np.concatenate([np.zeros((0, KEYS), np.uint8), *pieces])
         arrays[f"{split}_offsets"] = np.cumsum([0, *lengths], dtype=np.int64)
     counts = [len(arrays[f"{split}_offsets"]) - 1 for split in SPLITS]
-    expected = found.data_set.statistics.get("pieces")
+    expected = files.data_set.statistics.get("pieces")
     if options["verify"] and expected is not None and counts != expected:
-        reason = f"{found.data_set.title} has {expected} pieces in train, valid and test, got {counts}"
+        reason = f"{files.data_set.title} has {expected} pieces in train, valid and test, got {counts}"
         raise DataError(part.path, f"{reason}; verify=False skips this check")
     return Prepared(arrays, {})
 

@@ -59,9 +59,9 @@ class _ChunkIds(dict[str, tuple[int, ...]]):
         return ids
 
 
-def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
+def prepare(files: Found, options: Mapping[str, bool]) -> Prepared:
     """Read, split and encode the reviews. The vocabulary comes from the training split."""
-    (part,) = found.parts
+    (part,) = files.parts
     chunk_ids = _ChunkIds()
     reviews: dict[Key, array[int]] = {}
     words = 0
@@ -74,7 +74,7 @@ def prepare(found: Found, options: Mapping[str, bool]) -> Prepared:
             reason = f"has more than {WORD_LIMIT} words, or more than {CHUNK_LIMIT} different ones"
             raise DataError(part.path, reason, "/".join(map(str, key)))
     splits = _split(reviews)
-    _check_counts(part, splits, found.data_set.statistics["reviews"] if options["verify"] else None)
+    _check_counts(part, splits, files.data_set.statistics["reviews"] if options["verify"] else None)
     vocabulary, token_of_word = _vocabulary([reviews[key] for key in splits["train"]], list(chunk_ids.words))
     arrays: dict[str, NDArray[np.generic]] = {}
     for split, keys in splits.items():

@@ -20,17 +20,17 @@ TREEBANK_LIMIT = 1 << 25  # bytes per file
 BYTES_LIMIT = 1 << 28
 
 
-def prepare_words(found: Found, options: Mapping[str, bool]) -> Prepared:
+def prepare_words(files: Found, options: Mapping[str, bool]) -> Prepared:
     """Encode Penn Treebank words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
-    texts = [_read_treebank(part, options) for part in found.parts]
+    texts = [_read_treebank(part, options) for part in files.parts]
     if options["line_ends"]:
         texts = [text.replace("\n", f" {LINE_END} ") for text in texts]
     return _encode([text.split() for text in texts], "words")
 
 
-def prepare_characters(found: Found, options: Mapping[str, bool]) -> Prepared:
+def prepare_characters(files: Found, options: Mapping[str, bool]) -> Prepared:
     """Encode Penn Treebank characters, as in the published character files."""
-    texts = [_read_treebank(part, options) for part in found.parts]
+    texts = [_read_treebank(part, options) for part in files.parts]
     return _encode([published_characters(text).split() for text in texts], "characters")
 
 
@@ -56,9 +56,9 @@ def _encode(splits: list[list[str]], kind: str) -> Prepared:
     return Prepared(arrays, {"vocabulary": vocabulary.fields()})
 
 
-def prepare_bytes(found: Found, options: Mapping[str, bool]) -> Prepared:
+def prepare_bytes(files: Found, options: Mapping[str, bool]) -> Prepared:
     """Encode a text by bytes, split 90/5/5 in order. The vocabulary is the bytes of the training split."""
-    (part,) = found.parts
+    (part,) = files.parts
     data = np.frombuffer(read_part(part, BYTES_LIMIT, options["verify"]), np.uint8)
     held_out = len(data) // 20
     if held_out == 0:

@@ -123,8 +123,8 @@ class RRUCell(Cell):
             j = F.relu(F.linear(j, getattr(self, f"weight_k{k}"), getattr(self, f"bias_k{k}")))  # Eq. 2
         d = j if keep is None else j * keep  # Eq. 3
         c = self._activate(F.linear(d, self.weight_c, self.bias_c))  # (B, n), Eq. 4
-        kept = h if self.residual == "unscaled" else torch.sigmoid(10 * self.S) * h
-        return d, (kept + self.Z * c,)  # Eq. 5
+        shortcut = h if self.residual == "unscaled" else torch.sigmoid(10 * self.S) * h
+        return d, (shortcut + self.Z * c,)  # Eq. 5
 
     def readout(self, features: Tensor) -> Tensor:
         return self._activate(F.linear(features, self.weight_o, self.bias_o))  # (..., p), Eq. 6
