@@ -1,7 +1,7 @@
 """The Residual Recurrent Unit for PyTorch, and the gated cells it is compared with."""
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rru.inference import fit, load, stream
@@ -53,7 +53,7 @@ __all__ = [
 _INFERENCE_NAMES = ("fit", "load", "stream")  # the layers need nothing that inference imports
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Import what a public name needs when it is first used: torch takes seconds, and the command starts without it."""
     if name in ("nn", "data", "inference", "report"):
         return importlib.import_module(f"rru.{name}")

@@ -1,5 +1,6 @@
 """The layers people import, and their cells."""
 
+from rru import __all__ as _public_names
 from rru.nn.cell import Cell as Cell
 from rru.nn.gru import GRU as GRU
 from rru.nn.gru import GRUCell as GRUCell
@@ -17,3 +18,5 @@ from rru.nn.rru import RRU as RRU
 from rru.nn.rru import RRUCell as RRUCell
 from rru.nn.sizing import count_parameters as count_parameters
 from rru.nn.sizing import hidden_size_for as hidden_size_for
+
+__all__ = [name for name in _public_names if name in globals()]  # not the modules, one of which is named rru
