@@ -150,5 +150,5 @@ class TestCompressedText:
     def test_truncated_raw_text(self, tmp_path):
         with (tmp_path / "enwik8").open("wb") as file:
             file.truncate(50_000_000)
-        with pytest.raises(data.DataError, match="is truncated or modified: has 50000000 bytes, 100000000 are right"):
+        with pytest.raises(data.DataError, match="is truncated or modified: has 50000000 bytes, must have 100000000"):
             prepare("enwik8", tmp_path, verify=True)

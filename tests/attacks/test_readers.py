@@ -198,7 +198,7 @@ class TestMat:
     def test_truncated(self, compressed, tmp_path):
         content = samples.mat_bytes(samples.pieces(), compressed=compressed)
         self._fails(tmp_path, content[: len(content) // 2])
-        self._fails(tmp_path, content[:-1], "are left|truncated")
+        self._fails(tmp_path, content[:-1], "remain|truncated")
         self._fails(tmp_path, content[:64], "is not a MATLAB 5 file")
         self._fails(tmp_path, b"", "is empty")
 

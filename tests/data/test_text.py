@@ -96,7 +96,7 @@ def test_all_256_bytes_are_tokens(tmp_path):
 
 def test_other_text_is_rejected(tmp_path):
     samples.write(tmp_path, "enwik8", b"a" * 100)
-    with pytest.raises(data.DataError, match="is truncated or modified: has 100 bytes, 100000000 are right"):
+    with pytest.raises(data.DataError, match="is truncated or modified: has 100 bytes, must have 100000000"):
         data.load("enwik8", tmp_path)
 
 

@@ -43,7 +43,7 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
-            raise self.error(f"declares {size} bytes, {len(self.data) - self.at} are left")
+            raise self.error(f"declares {size} bytes, only {len(self.data) - self.at} remain")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -96,7 +96,7 @@ class _Reader:
     def cells(self, shape: tuple[int, ...]) -> Iterator[NDArray[np.generic]]:
         """Read the matrices of a cell array, after its header."""
         if math.prod(shape) > (len(self.data) - self.at) // 8:  # each takes at least 8 bytes
-            raise self.error(f"declares {math.prod(shape)} cells, {len(self.data) - self.at} bytes are left")
+            raise self.error(f"declares {math.prod(shape)} cells, only {len(self.data) - self.at} bytes remain")
         if math.prod(shape) > CELL_LIMIT:
             raise self.error(f"declares {math.prod(shape)} cells, more than the limit of {CELL_LIMIT}")
         for index in range(math.prod(shape)):

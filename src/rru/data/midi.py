@@ -21,7 +21,7 @@ STEP_LIMIT = 4096
 DRUM_CHANNEL = 9
 MAX_PARTS = 4  # of a step
 OFF_GRID = 0.05  # of a step: how far from the grid a note may start or end
-_HUGE_NUMBER = re.compile(rb"[\x80-\xff]{2048}")  # valid numbers have 4 bytes; mido takes minutes for such a one
+_HUGE_NUMBER = re.compile(rb"[\x80-\xff]{2048}")  # valid numbers have 4 bytes; mido takes minutes for this
 
 Roll = NDArray[np.uint8]
 Timed = tuple[float, int, Any]  # tick, number of the track, message of mido, which has no types

@@ -44,7 +44,7 @@ def checked_size(path: Path, limit: int) -> int:
     with data_errors(path):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
-            raise DataError(path, "must be a file, is a folder, a pipe or a device")
+            raise DataError(path, "must be a file, got a folder, pipe or device")
         if status.st_size > limit:
             raise DataError(path, f"has {status.st_size} bytes, more than the limit of {limit}")
         return status.st_size
@@ -134,7 +134,7 @@ def read_part(part: Part, limit: int, verify: bool) -> bytearray:
     if not data:
         raise DataError(part.path, "is empty", f"member {part.member}" if part.member else "")
     if verify and part.remote.content_size not in (None, len(data)):
-        reason = f"is truncated or modified: has {len(data)} bytes, {part.remote.content_size} are right"
+        reason = f"is truncated or modified: has {len(data)} bytes, must have {part.remote.content_size}"
         raise DataError(part.path, reason)
     if verify and part.remote.content:
         algorithm, _, expected = part.remote.content.partition(":")

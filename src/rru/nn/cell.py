@@ -223,9 +223,9 @@ class Cell(nn.Module, ABC):
         weight = next(iter(self._parameters.values()), None)
         if weight is None:
             weight = next(self.parameters(), None)
-        return (
-            getattr(self, next(iter(self.weight_shapes))) if weight is None else weight
-        )  # replicas have no parameters
+        if weight is None:  # replicas of nn.DataParallel have no parameters
+            weight = getattr(self, next(iter(self.weight_shapes)))
+        return weight
 
     def bound(self, matrices: torch.dtype | None = None) -> "Cell":
         """Return a copy of this cell that holds the current weights, for a whole scan.
