@@ -1,6 +1,5 @@
 """The layers people import, and their cells."""
 
-from rru import __all__ as _public_names
 from rru.nn.cell import Cell as Cell
 from rru.nn.gru import GRU as GRU
 from rru.nn.gru import GRUCell as GRUCell
@@ -19,4 +18,4 @@ from rru.nn.rru import RRUCell as RRUCell
 from rru.nn.sizing import count_parameters as count_parameters
 from rru.nn.sizing import hidden_size_for as hidden_size_for
 
-__all__ = [name for name in _public_names if name in globals()]  # not the modules, one of which is named rru
+__all__ = [name for name in dir() if name[0] != "_" and callable(globals()[name])]  # without the modules
