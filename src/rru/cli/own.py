@@ -102,7 +102,7 @@ def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
 def _option(one: Declared) -> Any:
     """Returns the annotation of a command's option, from the declaration of a setting."""
     kind = next(kind for kind in one.kinds if kind is not type(None))
-    about = one.option.description[0].upper() + one.option.description[1:]
+    about = one.option.about[0].upper() + one.option.about[1:]
     choices = f": {' or '.join(one.option.choices)}" if one.option.choices else ""
     return Annotated[kind | None, typer.Option(help=f"{about}{choices}.", rich_help_panel=PANEL)]
 

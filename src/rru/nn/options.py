@@ -27,14 +27,14 @@ class Option:
 
     **Arguments:**
 
-    - `description`: a short description for help texts and errors.
+    - `about`: a short description for help texts and errors.
     - `at_least`, `at_most`, `above`, `below`: bounds of a number; the first two are inclusive, the others exclusive.
     - `choices`: the allowed strings. If the type also allows numbers, those are allowed too.
     - `search`: the lowest and highest value that a search tries; None excludes the option from searches.
     - `log`: whether a search samples on a logarithmic scale.
     """
 
-    description: str = ""
+    about: str = ""
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None

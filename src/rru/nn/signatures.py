@@ -39,7 +39,7 @@ def describe(cls: Any, parameters: Iterable[inspect.Parameter], known: Mapping[s
 
 def _line(parameter: inspect.Parameter, known: Mapping[str, Declared]) -> str:
     """Return the docstring line of one argument: ``- `expansion`: description. Default: 2.0.``"""
-    description = known[parameter.name].option.description if parameter.name in known else "as in every torch module"
+    description = known[parameter.name].option.about if parameter.name in known else "as in every torch module"
     default = "" if parameter.default is parameter.empty else f" Default: {parameter.default!r}."
     return f"- `{parameter.name}`: {description}.{default}"
 

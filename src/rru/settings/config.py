@@ -96,7 +96,7 @@ class Config:
             if name in given:
                 values[setting.table][setting.declared.name] = setting.check(given[name])
             elif setting.required:
-                raise ValueError(f"a config must have {name} ({setting.declared.option.description}), got none")
+                raise ValueError(f"a config must have {name} ({setting.declared.option.about}), got none")
         model = values["model"]
         model["options"] = FrozenDict({name: model.pop(name) for name in options(cell) if name in model})
         made = {table: kind(**values[table]) for table, kind in TABLES.items() if table != "data" or own}

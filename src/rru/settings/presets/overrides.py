@@ -28,7 +28,7 @@ def override(config: Config, changes: Iterable[str]) -> Config:
         option = setting.declared.option
         if text.lower() == "none" and "none" not in option.choices:
             if setting.required:
-                raise ValueError(f"{setting.name} ({option.description}) must have a value, got {text}")
+                raise ValueError(f"{setting.name} ({option.about}) must have a value, got {text}")
             values[setting.name] = None
         else:
             values[setting.name] = setting.check(_parsed(text, setting.declared))
