@@ -1,12 +1,13 @@
 """Makes the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
 
-`docs/results/runs` holds the files of runs (settings, environment, epochs, result; no weights). From them come
-`docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in README.md and
-docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the paper's settings
-and of the preset `best` that have begun in other folders, and every run whose own folder is given.
+`docs/results/runs` holds what the tables need of each run: its settings, its result, and the scores of each epoch. From
+them come `docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in README.md
+and docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the paper's
+settings and of the preset `best` that have begun in other folders, and every run whose own folder is given.
 """
 
 import argparse
+import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,8 @@ from rru import data, report
 from rru.report.gather import FoundRun, gather
 from rru.report.identify import all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
-from rru.training.records import CONFIG, ENVIRONMENT, METRICS, RESULT
+from rru.training import Run
+from rru.training.records import CONFIG, METRICS, RESULT, Epoch
 
 ROOT = Path(__file__).parents[1]
 RUNS = Path("docs/results/runs")
@@ -43,12 +45,25 @@ def main() -> None:
 
 
 def add(run: FoundRun, place: Path) -> None:
-    """Copies the small files of a run."""
+    """Copy the settings and the result of a run, and of each epoch only the score that the report shows."""
     folder = place / run.task / run.cell / run.folder.name
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (CONFIG, ENVIRONMENT, METRICS, RESULT):
-        if (run.folder / name).exists():
-            shutil.copyfile(run.folder / name, folder / name)
+    for name in (CONFIG, RESULT):
+        source = run.folder / name
+        if source.exists() and source.resolve() != (folder / name).resolve():
+            shutil.copyfile(source, folder / name)
+    assert run.metric is not None
+    lines = [epoch_line(epoch, run.metric.key) for epoch in Run(run.folder).epochs()]
+    (folder / METRICS).write_text("".join(lines), encoding="utf-8")
+
+
+def epoch_line(epoch: Epoch, metric: str) -> str:
+    """Return a line of metrics.jsonl with one score of each split, to ten digits."""
+    content: dict[str, object] = {"kind": "epoch", "epoch": epoch.epoch}
+    for split, scores in (("validation", epoch.validation), ("test", epoch.test)):
+        if metric in scores:
+            content[split] = {metric: float(f"{scores[metric]:.10g}")}
+    return json.dumps(content, separators=(",", ":")) + "\n"
 
 
 def pages() -> dict[Path, str]:
