@@ -1,9 +1,9 @@
 """Makes the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
 
-`docs/results/runs` holds what the tables need of each run: its settings, its result, and the scores of each epoch. From
-them come `docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in README.md
-and docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the paper's
-settings and of the preset `best` that have begun in other folders, and every run whose own folder is given.
+`docs/results/runs` holds what the tables need of each run: its settings, its result, and the scores of each epoch.
+From them come `docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in
+README.md and docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the
+paper's settings and of the preset `best` that have begun in other folders, and every run whose own folder is given.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from rru.report.gather import FoundRun, gather
 from rru.report.identify import all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
 from rru.training import Run
-from rru.training.records import CONFIG, METRICS, RESULT, Epoch
+from rru.training.run_files import CONFIG, METRICS, RESULT, Epoch
 
 ROOT = Path(__file__).parents[1]
 RUNS = Path("docs/results/runs")

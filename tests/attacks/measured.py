@@ -9,7 +9,7 @@ from typing import Any
 
 MEMORY = 300 << 20  # bytes above those of the process before
 SECONDS = 6  # of processor time: three times what is promised, for slow machines
-HANGS = 60  # after so many it is killed
+TIMEOUT = 60  # after so many it is killed
 
 
 def refused(action: Callable[[], Any], *errors: type[Exception], seconds: float = SECONDS) -> str:
@@ -25,7 +25,7 @@ def refused(action: Callable[[], Any], *errors: type[Exception], seconds: float 
     with os.fdopen(reading, "rb") as pipe:
         content = pipe.read()
     os.waitpid(child, 0)
-    assert content, f"the process was killed, for lack of memory or after {HANGS} s of processor time"
+    assert content, f"the process was killed, for lack of memory or after {TIMEOUT} s of processor time"
     message, memory, spent = pickle.loads(content)
     assert isinstance(message, str), f"it was not refused: {message}"
     assert memory < MEMORY, f"refusing took {memory >> 20} MiB: {message}"
@@ -38,7 +38,7 @@ def _measure(action: Callable[[], Any], errors: tuple[type[Exception], ...]) -> 
 
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _peak()
-    resource.setrlimit(resource.RLIMIT_CPU, (HANGS, HANGS))
+    resource.setrlimit(resource.RLIMIT_CPU, (TIMEOUT, TIMEOUT))
     message: Any = ("returned",)
     began = time.process_time()
     try:

@@ -15,7 +15,7 @@ import pytest
 from rru.data import DataError, DataSet, RemoteFile
 from rru.data.fetch import CHUNK, LIMIT, fetch
 from tests import web
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 from tests.web import CONTENT, data_set
 
 
@@ -189,7 +189,7 @@ def fetch_together(start: Callable[[], object], entry: DataSet, folder: Path) ->
 
 def test_two_processes_can_fetch_at_once(server: str, tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2, timeout=HANGS)  # before the download, and in the middle of it
+    barrier = context.Barrier(2, timeout=TIMEOUT)  # before the download, and in the middle of it
     arguments = (barrier.wait, data_set(f"{server}/whole"), tmp_path / "data")
     processes = [context.Process(target=fetch_together, args=arguments) for _ in range(2)]
     for process in processes:

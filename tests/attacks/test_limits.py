@@ -22,7 +22,7 @@ from rru.report.gather import gather
 from rru.settings.ranges import Range
 from rru.training import Run
 from rru.training.checkpoint import MODEL, pack, read_checkpoint
-from rru.training.records import ABOUT_LIMIT, about_data
+from rru.training.run_files import ABOUT_LIMIT, about_data
 from tests.attacks.hostile import prepare
 from tests.attacks.measured import refused
 from tests.data import samples

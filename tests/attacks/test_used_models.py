@@ -8,7 +8,7 @@ from rru import tasks
 from rru.files import FileError
 from rru.inference.trained import load
 from rru.settings import Config, presets
-from tests.attacks.measured import HANGS, refused
+from tests.attacks.measured import TIMEOUT, refused
 from tests.attacks.test_limits import pytestmark as linux
 from tests.attacks.used import NAMES, Used
 
@@ -77,4 +77,4 @@ def test_every_setting_is_bounded_when_building_a_model(cell):
                     continue
         raise ValueError("all were tried")
 
-    assert refused(build_all, ValueError, seconds=HANGS) == "all were tried"
+    assert refused(build_all, ValueError, seconds=TIMEOUT) == "all were tried"

@@ -14,7 +14,7 @@ from rru.inference.export import export
 from rru.inference.trained import load
 from rru.settings import Config, presets
 from rru.training import Run
-from rru.training.records import ABOUT_DATA
+from rru.training.run_files import ABOUT_DATA
 from tests import own_files
 from tests.attacks.forging import Forgery, forgeries
 

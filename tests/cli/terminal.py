@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import rru
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 
 class Terminal:
@@ -34,7 +34,7 @@ class Terminal:
 
     def read_until(self, pattern):
         """Read until a pattern was printed; without one, until the end."""
-        end = time.monotonic() + HANGS
+        end = time.monotonic() + TIMEOUT
         while pattern is None or not re.search(pattern, self.text):
             ready, _, _ = select.select([self.descriptor], [], [], max(end - time.monotonic(), 0))
             assert ready, f"nothing more was printed:\n{self.text[-2000:]}"

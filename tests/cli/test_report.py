@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import rru
 from rru.cli.commands import app
-from tests.patience import HANGS
 from tests.report.samples import preset, write_run
+from tests.timeouts import TIMEOUT
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_watching_and_leaves_a_page_that_rests(tmp_path):
             assert "report.html: 1 run (1 finished)" in watching.stdout.readline()
             assert 'data-every="3600' in (tmp_path / "report.html").read_text()
             watching.send_signal(signal.SIGINT)
-            assert watching.wait(HANGS) == 0
+            assert watching.wait(TIMEOUT) == 0
         finally:
             watching.kill()
     assert "data-every" not in (tmp_path / "report.html").read_text()

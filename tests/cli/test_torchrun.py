@@ -8,7 +8,7 @@ import sys
 import pytest
 from safetensors.torch import load_file
 
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 
 def launch(folder, count, *more):
@@ -17,7 +17,7 @@ def launch(folder, count, *more):
         command += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
     command += ["rru", "train", "bach", "--preset", "smoke", "--run-dir", str(folder), *more]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=HANGS, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, timeout=TIMEOUT, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from rru import data
 from rru.data import text
 from tests.data import samples
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_two_processes_can_load_at_once(processes, tmp_path, cache):
     both = [processes.Process(target=_load_in_process, args=(tmp_path, cache.parent, answers)) for _ in range(2)]
     for process in both:
         process.start()
-    got = [answers.get(timeout=HANGS) for _ in both]
+    got = [answers.get(timeout=TIMEOUT) for _ in both]
     for process in both:
         process.join()
     assert got[0] == got[1] == (3_600_000 * 7 // 2, 6)

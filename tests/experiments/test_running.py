@@ -17,7 +17,7 @@ from rru.experiments.running.attempt import attempt, error_text
 from rru.experiments.running.estimate import time_left
 from rru.settings import presets
 from rru.training import Evaluated, Result, Run, RunError, Started, Stepped
-from rru.training.records import ERROR
+from rru.training.run_files import ERROR
 from tests.experiments.chorales import folder, outcomes, planned, trained
 
 RRU, GRU = range(2)

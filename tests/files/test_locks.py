@@ -10,7 +10,7 @@ import time
 import pytest
 
 from rru.files import FileError, Lock, Locked, is_locked
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 
 def hold(path, pipe):
@@ -74,7 +74,7 @@ def test_asking_often_keeps_nobody_from_the_lock(tmp_path):
         thread.start()
     try:
         for _ in range(20):
-            with Lock(tmp_path / "lock", timeout=HANGS):
+            with Lock(tmp_path / "lock", timeout=TIMEOUT):
                 pass
     finally:
         ended.set()

@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint
 
 import rru
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 from tests.variants import CELLS, FUSED, NATIVE, assert_same, randomize
 
 every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
@@ -208,7 +208,7 @@ def test_a_model_that_reads_only_the_state_under_distributed_data_parallel(proce
     ranks = [processes.Process(target=_distributed, args=(rank, tmp_path, results)) for rank in range(2)]
     for rank in ranks:
         rank.start()
-    first, second = [results.get(timeout=HANGS) for _ in ranks]
+    first, second = [results.get(timeout=TIMEOUT) for _ in ranks]
     for rank in ranks:
         rank.join()
     assert first == second

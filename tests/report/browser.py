@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--mute-audio"]
@@ -48,7 +48,7 @@ class Browser:
     def close(self):
         for pipe in self.pipes:
             os.close(pipe)  # whereupon it ends
-        self.process.wait(HANGS)
+        self.process.wait(TIMEOUT)
 
     def call(self, method, **arguments):
         number = next(self.numbers)
@@ -62,7 +62,7 @@ class Browser:
         return answer["result"]
 
     def _receive(self):
-        end = time.monotonic() + HANGS
+        end = time.monotonic() + TIMEOUT
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.pipes[0]], [], [], max(0, end - time.monotonic()))
             assert ready, "Chromium does not answer"

@@ -7,7 +7,7 @@ import pytest
 from rru import report
 from rru.report.gather import gather
 from rru.training import RunError
-from rru.training.records import LIMIT, METRICS_LIMIT
+from rru.training.run_files import LIMIT, METRICS_LIMIT
 from tests.report.samples import change_result, preset, write_run
 
 

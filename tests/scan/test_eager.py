@@ -9,7 +9,7 @@ import torch
 import rru
 from rru import scan
 from rru.scan import library, native, reference
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 pytestmark = pytest.mark.skipif(not library.BUILT, reason="the native library is not built")
 
@@ -24,7 +24,7 @@ print("torch._dynamo" in sys.modules)
 
 
 def test_neither_import_nor_first_call_load_torchs_compiler_which_takes_a_second():
-    ran = subprocess.run([sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, timeout=HANGS)
+    ran = subprocess.run([sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.stdout == "False\n", ran.stderr
 
 

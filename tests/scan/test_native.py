@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from rru.scan import native, native_calls, native_operator, reference
 from rru.scan.library import INSTRUCTION_SETS
 from rru.scan.native_cells import NATIVE_CELLS
-from tests.patience import HANGS
 from tests.scan.case import (
     RAGGED,
     Case,
@@ -22,6 +21,7 @@ from tests.scan.case import (
     using,
     whole_or_ragged,
 )
+from tests.timeouts import TIMEOUT
 
 
 def assert_right(case, tolerance):
@@ -118,7 +118,7 @@ print(layer(x)[0].isfinite().all())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told to run out of memory")
 def test_threads_that_cannot_be_started_are_an_error_and_harm_nothing():
-    ran = subprocess.run([sys.executable, "-c", THREADS_FAIL], capture_output=True, text=True, timeout=HANGS)
+    ran = subprocess.run([sys.executable, "-c", THREADS_FAIL], capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 0, ran.stderr
     *errors, after = ran.stdout.splitlines()
     assert len(errors) == 3

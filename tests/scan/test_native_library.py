@@ -9,8 +9,8 @@ import torch
 
 from rru.scan import library, native, native_calls
 from rru.scan.library import Function, memory_of
-from tests.patience import HANGS
 from tests.scan.case import Case, every_cell
+from tests.timeouts import TIMEOUT
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_an_empty_batch_is_computed_by_the_library_itself(variant, calls):
 def test_the_environment_chooses_the_instruction_set():
     ask = "from rru.scan import library; print(library.instruction_set)"
     environment = os.environ | {"RRU_ISA": "portable"}
-    ran = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True, timeout=HANGS)
+    ran = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.stdout == "portable\n", ran.stderr
 
 

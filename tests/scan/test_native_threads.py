@@ -9,7 +9,7 @@ import torch
 
 import rru
 from rru.scan.library import BUILT
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="needs the native library")
 
@@ -55,5 +55,5 @@ print(same, os.waitpid(child, 0)[1])
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_forked_process_scans_on_threads_of_its_own_and_both_end_in_silence():
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=HANGS)
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=TIMEOUT)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True 0\n", "")

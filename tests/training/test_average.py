@@ -2,7 +2,7 @@
 
 import torch
 
-from rru.training.run import Run
+from rru.training.folder import Run
 from tests.training.toy import Toy, config, outcome, train_in
 
 AVERAGED = config(epochs=2).changed({"optimiser.ema": 0.7})

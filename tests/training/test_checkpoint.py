@@ -13,8 +13,8 @@ from rru.files import Damaged
 from rru.training import RunError
 from rru.training.checkpoint import Checkpoint, Checkpoints, flatten, pack, restore, unpack
 from rru.training.events import Notice
-from rru.training.run import Run
-from tests.patience import HANGS
+from rru.training.folder import Run
+from tests.timeouts import TIMEOUT
 from tests.training.toy import outcome, train_in
 
 
@@ -173,7 +173,7 @@ for megabytes in (4, 20, 35, 45, 60, 75, 85, 110, 300):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told to run out of memory")
 def test_little_memory_is_an_error_and_never_ends_the_process():
-    ran = subprocess.run([sys.executable, "-c", LITTLE_MEMORY], capture_output=True, text=True, timeout=HANGS)
+    ran = subprocess.run([sys.executable, "-c", LITTLE_MEMORY], capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 0, ran.stderr
     *errors, last = ran.stdout.splitlines()
     assert len(errors) == 8

@@ -9,7 +9,7 @@ from rru.data import Vocabulary
 from rru.settings import presets
 from rru.training import Run, RunError, evaluate, find_runs, from_config, train_config
 from rru.training.denormals import denormals_flushed
-from rru.training.records import VOCABULARY
+from rru.training.run_files import VOCABULARY
 from tests.training.victim import flush
 
 

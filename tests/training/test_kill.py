@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from rru.training.run import Run
+from rru.training.folder import Run
 from tests.training.toy import Toy, outcome, train_in
 from tests.training.victim import hold, suffer
 

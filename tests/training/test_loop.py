@@ -11,9 +11,9 @@ from rru.tasks import Metric
 from rru.training import RunError
 from rru.training.checkpoint import Checkpoints
 from rru.training.events import Ended, Evaluated, Notice, Started, Stepped
-from rru.training.run import Run
+from rru.training.folder import Run
 from rru.training.stop import stop_on_signals
-from tests.patience import HANGS
+from tests.timeouts import TIMEOUT
 from tests.training.toy import Toy, config, outcome, train_in
 
 
@@ -183,7 +183,7 @@ class TestStopping:
         told = threading.Event()
         with stop_on_signals(told.set):
             signal.raise_signal(signal.SIGINT)
-            assert told.wait(HANGS)
+            assert told.wait(TIMEOUT)
 
     def test_a_second_ctrl_c_does_not_wait(self):
         with stop_on_signals() as stop:

@@ -9,8 +9,8 @@ import rru
 from rru.settings import presets
 from rru.tasks import Batch, Metric, Task
 from rru.training import RAdam
+from rru.training.folder import Run
 from rru.training.loop import train
-from rru.training.run import Run
 
 
 def config(epochs=4, patience=3, seed=1, log_steps=4, checkpoint_steps=3, **schedule):

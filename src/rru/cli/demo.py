@@ -19,7 +19,7 @@ from rru.report import formatting
 from rru.settings import presets
 from rru.settings.cells import PAPER_CELLS
 from rru.training import Evaluated, Event, Result, Run, Started, Stepped, run_folder, stop_on_signals, train_config
-from rru.training.records import has_config
+from rru.training.run_files import has_config
 
 TASK = "bach"
 LEVELS = "▁▂▃▄▅▆▇█"

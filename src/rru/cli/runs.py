@@ -9,7 +9,7 @@ from rru.cli.train import ROOT, Root
 from rru.report.formatting import NONE, score
 from rru.report.gather import FoundRun, gather
 from rru.report.identify import origin
-from rru.training.records import last_change
+from rru.training.run_files import last_change
 
 HEAD = [
     "task",

@@ -11,9 +11,9 @@ from rru.files.atomic import (
     write_folder,
 )
 from rru.files.errors import Damaged, FileError, Locked, cannot_write
+from rru.files.folders import files_in, walk
 from rru.files.locks import Lock, is_locked
-from rru.files.reading import MANIFEST, open_file, own_file, own_folder, parse_json, read_file, read_folder
-from rru.files.walking import files_in, walk
+from rru.files.safe_read import MANIFEST, open_file, own_file, own_folder, parse_json, read_file, read_folder
 
 __all__ = [
     "MANIFEST",

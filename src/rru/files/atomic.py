@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from rru.files.errors import cannot_write
-from rru.files.reading import MANIFEST, own_file
-from rru.files.walking import UNFINISHED
+from rru.files.folders import UNFINISHED
+from rru.files.safe_read import MANIFEST, own_file
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -18,7 +18,7 @@ from rru.inference.trained import Trained
 from rru.nn import count_parameters
 from rru.tasks import JointHead, SequenceModel
 from rru.training.checkpoint import MODEL, pack
-from rru.training.records import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
+from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
 
 FORMATS = ("safetensors", "onnx", "torch-export")
 CARD = "README.md"

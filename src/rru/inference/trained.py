@@ -16,7 +16,7 @@ from rru.files import MANIFEST, read_file, read_folder
 from rru.settings import Config
 from rru.training import Result, Run, RunError
 from rru.training.checkpoint import MODEL, declared, unpack
-from rru.training.records import (
+from rru.training.run_files import (
     ABOUT_DATA,
     CONFIG,
     EXPORT_CONFIG,

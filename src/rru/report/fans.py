@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from rru.report import charts, svg
 from rru.report.gather import WORD
-from rru.training.records import is_number
+from rru.training.run_files import is_number
 
 MOST_FANS = 6
 MOST_STEPS = 400

@@ -10,8 +10,8 @@ from rru.files import FileError, files_in
 from rru.settings import Config
 from rru.tasks import Metric, metric_of
 from rru.training import ENDED, Result, Run, RunError, find_runs
-from rru.training.records import LARGEST, METRICS, OWN_MODEL, is_number
 from rru.training.result import wrong_values
+from rru.training.run_files import LARGEST, METRICS, OWN_MODEL, is_number
 
 WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
+from rru.report.data_variants import Reading, inputs, reading, titles
 from rru.report.formatting import setting
 from rru.report.gather import FoundRun
-from rru.report.readings import Reading, inputs, reading, titles
 from rru.settings import Config, presets
 from rru.settings.presets import auto
 from rru.tasks import joint

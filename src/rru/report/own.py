@@ -8,11 +8,11 @@ from markupsafe import Markup
 
 from rru.data import SPLITS
 from rru.report import descriptions, formatting, svg
+from rru.report.data_variants import Reading, reading, titles
 from rru.report.fans import Picture, fans
 from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
-from rru.report.readings import Reading, reading, titles
-from rru.training.records import count
+from rru.training.run_files import count
 
 MOST_CLASSES = 40
 MOST_NOTES = 12

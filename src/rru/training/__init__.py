@@ -3,12 +3,12 @@
 from rru.training.distributed import Processes, SeenRun, joined
 from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
+from rru.training.folder import Run
 from rru.training.from_config import assemble, evaluate, train_config
+from rru.training.locate import find_runs, run_folder
 from rru.training.loop import train
 from rru.training.radam import RAdam
 from rru.training.result import ENDED, Result
-from rru.training.run import Run
-from rru.training.runs import find_runs, run_folder
 from rru.training.stop import stop_on_signals, stopped_within
 from rru.training.tensorboard import tensorboard
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from rru.tasks import map_state
 from rru.training.checkpoint import Checkpoint, Checkpoints
 from rru.training.errors import RunError
-from rru.training.run import Run
+from rru.training.folder import Run
 
 if TYPE_CHECKING:
     from rru.tasks import Batch

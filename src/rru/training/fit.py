@@ -16,11 +16,11 @@ from rru.settings.tables import OptimiserSettings, Schedule
 from rru.tasks import Metric, Task
 from rru.training.errors import RunError
 from rru.training.events import Watch
+from rru.training.folder import Run
 from rru.training.from_config import optimiser_of
 from rru.training.loop import train
-from rru.training.records import OWN_MODEL, has_config
 from rru.training.result import Result
-from rru.training.run import Run
+from rru.training.run_files import OWN_MODEL, has_config
 
 Score = Callable[[Any, Any], Tensor]
 NAME = "own-model"

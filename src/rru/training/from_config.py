@@ -20,11 +20,11 @@ from rru.training.denormals import denormals_flushed
 from rru.training.distributed import Processes, SeenRun
 from rru.training.errors import RunError
 from rru.training.events import Ended, Watch
+from rru.training.folder import Run
 from rru.training.loop import train
 from rru.training.radam import RAdam
-from rru.training.records import ABOUT_DATA, ABOUT_LIMIT, CELL, LIMIT, VOCABULARY, about_data, has_config
 from rru.training.result import Result
-from rru.training.run import Run
+from rru.training.run_files import ABOUT_DATA, ABOUT_LIMIT, CELL, LIMIT, VOCABULARY, about_data, has_config
 
 Place = Path | str | None
 

@@ -21,9 +21,9 @@ from rru.training.denormals import denormals_flushed
 from rru.training.distributed import Processes
 from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
+from rru.training.folder import Run
 from rru.training.progress import Progress
 from rru.training.result import Result
-from rru.training.run import Run
 from rru.training.session import Session
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rru.settings.tables import Schedule
 from rru.training.errors import RunError
-from rru.training.records import count, is_number
+from rru.training.run_files import count, is_number
 
 SHOWN = 60  # characters of a wrong value that an error shows
 

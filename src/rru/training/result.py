@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rru.training.errors import RunError
-from rru.training.records import count, is_number
+from rru.training.run_files import count, is_number
 
 ENDED = ("finished", "diverged")
 """The statuses of runs that have ended. Only such runs have a result.json."""

@@ -11,7 +11,7 @@ from rru.experiments.running.events import Outcome
 from rru.files import FileError, write_file
 from rru.settings import user_cells
 from rru.training import Result, Run, Watch, train_config
-from rru.training.records import ERROR, has_config
+from rru.training.run_files import ERROR, has_config
 
 RETRIES = 2  # how often a run is restarted after its process was killed
 

@@ -37,7 +37,7 @@ from rru.extras import extra
 from rru.files import FileError
 from rru.settings import user_cells
 from rru.training import Evaluated, Event, Run, RunError, Stepped, run_folder
-from rru.training.records import ERROR
+from rru.training.run_files import ERROR
 
 with extra("ray"):
     import ray

@@ -8,7 +8,7 @@ from rru.experiments.plans import PlannedRun
 from rru.files import FileError
 from rru.tasks import metric_of
 from rru.training import ENDED, Result, Run, run_folder
-from rru.training.records import Epoch, has_config, last_error
+from rru.training.run_files import Epoch, has_config, last_error
 
 
 @dataclass(frozen=True)

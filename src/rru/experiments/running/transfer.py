@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from rru.files import MANIFEST, own_folder, read_file, walk, write_file, write_folder
 from rru.training import RunError
-from rru.training.records import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR, METRICS, RESULT, VOCABULARY
+from rru.training.run_files import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR, METRICS, RESULT, VOCABULARY
 
 # config.toml and lock are never sent: each folder has its own. What users put beside these files stays as it is.
 _FILES = (ENVIRONMENT, METRICS, RESULT, DETAILS, VOCABULARY, ABOUT_DATA, CELL, ERROR)

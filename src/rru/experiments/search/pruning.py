@@ -5,7 +5,7 @@ from pathlib import Path
 import optuna
 
 from rru.training import Run
-from rru.training.records import has_config
+from rru.training.run_files import has_config
 
 
 class Pruner:

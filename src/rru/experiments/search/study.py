@@ -33,7 +33,7 @@ from rru.settings import Config, presets
 from rru.settings.ranges import ranges
 from rru.training import Evaluated, Event, Notice, Result, Run, RunError, run_folder, train_config
 from rru.training.from_config import Place
-from rru.training.records import has_result
+from rru.training.run_files import has_result
 
 POLL = 0.2  # seconds between checks for trials that other processes have finished
 

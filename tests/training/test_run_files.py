@@ -19,12 +19,12 @@ from rru.experiments.search.pruning import epoch_values
 from rru.files import FileError
 from rru.report.gather import gather
 from rru.settings.ranges import Range
-from rru.training import Result, Run, RunError, find_runs, records, run_folder
-from rru.training.records import LINE_LIMIT, METRICS_LIMIT
+from rru.training import Result, Run, RunError, find_runs, run_files, run_folder
+from rru.training.run_files import LINE_LIMIT, METRICS_LIMIT
 from tests.report.samples import preset, result_of, write_run
 
 FORGED = [None, 5, -1, True, 1e999, 10**400, 2**70, "", "\x1b[2J", [], {}, [[]], {"nll": None}, {"": {}}, "a" * 9000]
-NAMES = {value for value in vars(records).values() if isinstance(value, str) and re.fullmatch(r"\w+\.[a-z]+", value)}
+NAMES = {value for value in vars(run_files).values() if isinstance(value, str) and re.fullmatch(r"\w+\.[a-z]+", value)}
 OPENERS = {"open", "read_bytes", "read_text", "fdopen", "memmap"}
 MAY_OPEN = {  # outside rru.files and rru.data, and what they open
     "experiments/search/journal.py": "the journal of a study, checked to be a file of limited size",
@@ -39,11 +39,11 @@ class TestOnlyOneReader:
     def test_no_other_module_names_the_files_of_a_run(self):
         root = Path(rru.__file__).parent
         for path in root.rglob("*.py"):
-            if path.name in ("records.py", "reading.py") and path.parts[-2] in ("training", "files"):
+            if path.name in ("run_files.py", "safe_read.py") and path.parts[-2] in ("training", "files"):
                 continue
             tree = ast.parse(path.read_text())
             found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in NAMES}
-            assert not found, f"{path}: use rru.training.records instead of {found}"
+            assert not found, f"{path}: use rru.training.run_files instead of {found}"
 
     def test_no_other_module_opens_files(self):
         """Everything else that is opened is in the package, or read by `rru.files` and `rru.data`."""

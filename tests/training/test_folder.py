@@ -16,7 +16,7 @@ import rru
 from rru.files import FileError, atomic
 from rru.settings import toml
 from rru.training import RunError
-from rru.training.run import Run
+from rru.training.folder import Run
 from tests.training.toy import CONFIG, outcome, train_in
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -236,7 +236,7 @@ class TestProvenance:
         train_in(tmp_path / "run", stop=lambda: next(asked))
         before = json.loads((tmp_path / "run" / "env.json").read_bytes())
         now = before | {"threads": 7, "versions": before["versions"] | {"torch": "9.9"}}
-        monkeypatch.setattr("rru.training.run.environment", lambda: now)
+        monkeypatch.setattr("rru.training.folder.environment", lambda: now)
         told = []
         train_in(tmp_path / "run", watch=told.append)
         noted = json.loads((tmp_path / "run" / "env.json").read_bytes())

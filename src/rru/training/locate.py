@@ -6,8 +6,8 @@ from pathlib import Path
 from rru.files import MANIFEST, FileError, walk
 from rru.settings import Config
 from rru.training.errors import RunError
-from rru.training.records import CONFIG, EXPORT_CONFIG
-from rru.training.run import Run
+from rru.training.folder import Run
+from rru.training.run_files import CONFIG, EXPORT_CONFIG
 
 PARTS = ("checkpoint", "best", "music", "tensorboard")  # folders inside a run, which has no other runs in it
 

@@ -47,7 +47,8 @@ from rru.settings import Config, toml
 from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
 from rru.training.environment import changes, environment
 from rru.training.errors import RunError
-from rru.training.records import (
+from rru.training.result import REMOVE, Result
+from rru.training.run_files import (
     CONFIG,
     DETAILS,
     ENVIRONMENT,
@@ -64,7 +65,6 @@ from rru.training.records import (
     read_object,
     read_tables,
 )
-from rru.training.result import REMOVE, Result
 
 PATIENCE = 0.5  # seconds to wait for the lock: a process that reads `status` takes it for a moment
 

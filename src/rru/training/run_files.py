@@ -1,6 +1,6 @@
 """Reads the files of run folders and exports. They may come from anyone: sizes are limited, types are checked.
 
-No other module opens these files; `tests/training/test_records.py` checks that.
+No other module opens these files; `tests/training/test_run_files.py` checks that.
 """
 
 import json
