@@ -16,7 +16,7 @@ from rru.cli.commands import app
 from rru.experiments import plans
 from rru.experiments.running import Outcome, RunState, run_state, workers
 from rru.experiments.running.estimate import MeasuredSpeed, epoch_flop, time_left
-from rru.training import Run
+from rru.training import Run, RunStatus
 from tests.cli.terminal import Terminal
 from tests.experiments.chorales import folder, planned, trained
 
@@ -69,7 +69,7 @@ def test_states_are_shown(rru_command, tmp_path):
         shown = rru_command("plan", *BACH).output
     for said in (
         "finished: nll",
-        "unfinished at epoch 1, best 9.5000",
+        "stopped at epoch 1, best 9.5000",
         "failed at epoch 0",
         "running at epoch 0",
     ):
@@ -120,7 +120,7 @@ def test_a_failed_run_is_reported_and_ends_the_command_with_1(rru_command, monke
 
 
 def test_runs_of_another_process_are_said_to_be_left_to_it(rru_command, monkeypatch):
-    _pretend(monkeypatch, "busy", "finished", "finished", "busy")
+    _pretend(monkeypatch, "running", "finished", "finished", "running")
     ran = rru_command("run", *BACH)
     assert ran.exit_code == 0
     assert "2 runs skipped: another process is training them" in ran.output
@@ -163,7 +163,7 @@ def test_watching_a_plan_tells_of_every_change_until_all_runs_have_ended(rru_com
     shown = rru_command("plan", *BACH, "--cells", "rru", "--watch", "--every", "3")
     assert shown.exit_code == 0, shown.output
     said = [line for line in shown.output.splitlines() if line.startswith("bach")]
-    assert said[0] == "bach, RRU, seed 0: unfinished at epoch 1, best 9.5000"
+    assert said[0] == "bach, RRU, seed 0: stopped at epoch 1, best 9.5000"
     assert re.fullmatch(r"bach, RRU, seed 0: finished: nll [\d.]+ after 2 epochs", said[1])
     assert waits == [3]
     assert "1 of 1 run done, 0 left." in shown.output
@@ -181,7 +181,7 @@ def test_watching_a_plan_in_a_terminal_is_live_and_ends_with_ctrl_c(tmp_path):
     watching.type("\x03")
     assert watching.end() == 0
     assert sum("best 8.5" in line for line in watching.screen) == 1
-    assert any("1 unfinished, 3 missing" in line for line in watching.screen)
+    assert any("1 stopped, 3 missing" in line for line in watching.screen)
 
 
 def test_the_time_of_runs_unlike_any_that_ended_follows_from_their_flop(tmp_path):
@@ -197,7 +197,7 @@ def test_the_time_of_runs_unlike_any_that_ended_follows_from_their_flop(tmp_path
 
 def test_a_run_that_ends_by_patience_is_assumed_to_take_several_times_its_patience(tmp_path):
     those = plans.load("table1", "paper", tasks=["jsb", "enwik8"], cells=["rru"]).runs
-    left = time_left(those, [RunState("missing")] * 2, tmp_path, lambda entry: 1.0)
+    left = time_left(those, [RunState(RunStatus.MISSING)] * 2, tmp_path, lambda entry: 1.0)
     assert [one.epochs for one in left] == [7 * 7, 7 * 3]  # of at most 1000
 
 

@@ -62,11 +62,11 @@ def test_a_run_is_locked_from_its_beginning_to_its_end(keeper):
     keeper, entry = keeper
     number, _ = keeper.begin(entry, "node")
     run = Run(keeper.folders[entry.id])
-    assert attempt(entry, run.path).status == "busy"
+    assert attempt(entry, run.path).status == "running"
     keeper.finish(entry, number, transfer.Changes({}, frozenset(transfer.names_in(run.path))))
     assert run.status == "stopped"
     with run.locked():
-        assert keeper.begin(entry, "node").status == "busy"
+        assert keeper.begin(entry, "node").status == "running"
 
 
 def test_nothing_begins_once_it_is_stopped(keeper):

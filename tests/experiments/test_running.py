@@ -88,7 +88,7 @@ def test_stopped_runs_go_on_and_those_not_begun_are_begun(tmp_path, expected):
 
     (stopped,) = workers.run(those, tmp_path, threads=1, watch=seen.append, stop=steps)
     assert (stopped.run.name, stopped.status) == (those[RRU].name, "stopped")
-    assert [running.run_state(entry, tmp_path).status for entry in those] == ["unfinished", "missing"]
+    assert [running.run_state(entry, tmp_path).status for entry in those] == ["stopped", "missing"]
     workers.run(running.to_do(those, tmp_path), tmp_path, threads=1)
     assert outcomes(those, tmp_path) == expected
 
@@ -124,8 +124,8 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
     run = Run.create(folder(entry, tmp_path), entry.config)
     with run.locked():
         assert running.run_state(entry, tmp_path).status == "running"
-        assert attempt(entry, run.path).status == "busy"
-    assert running.run_state(entry, tmp_path).status == "unfinished"
+        assert attempt(entry, run.path).status == "running"
+    assert running.run_state(entry, tmp_path).status == "stopped"
     assert not (run.path / ERROR).exists()
 
 
@@ -146,7 +146,7 @@ def test_states_of_runs(tmp_path):
     assert state.score == json.loads((place / "result.json").read_bytes())["test"]["nll"]
     assert running.to_do([entry, entry], tmp_path) == []
     (place / "result.json").rename(place / "kept")
-    assert (running.run_state(entry, tmp_path).status, running.run_state(entry, tmp_path).epoch) == ("unfinished", 2)
+    assert (running.run_state(entry, tmp_path).status, running.run_state(entry, tmp_path).epoch) == ("stopped", 2)
     assert running.to_do([entry, entry], tmp_path) == [entry]  # once
     (place / "result.json").write_text("{")
     assert running.run_state(entry, tmp_path).status == "damaged"

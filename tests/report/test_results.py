@@ -34,7 +34,7 @@ def test_a_grid_has_maps_of_the_cells_that_were_run_and_names_the_others(tmp_pat
     html = page(tmp_path)
     assert len(re.findall(r'aria-label="RRU: [^"]*Learning rate across', html)) == 2  # test, and best epoch
     assert 'aria-label="LSTM: ' not in html
-    assert "24 of 25 settings have a result; 1 not begun. No runs of GRU, LSTM, Mogrifier LSTM." in html
+    assert "24 of 25 settings have a result; 1 missing. No runs of GRU, LSTM, Mogrifier LSTM." in html
 
 
 def test_a_curve_leaves_no_point_out(tmp_path):

@@ -77,7 +77,7 @@ def neighbours(folder: Path) -> None:
             with suppress(FileError):
                 ask()
     entry = plans.load("table1", "paper", cells=["rru"], tasks=["jsb"]).runs[0]
-    assert run_state(entry, root).status in ("finished", "diverged", "damaged", "unfinished", "missing")
+    assert run_state(entry, root).status in ("finished", "diverged", "damaged", "stopped", "missing")
     with suppress(FileError):
         epoch_values(folder, "nll")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rru.files import Lock
-from rru.training import Run, find_runs
+from rru.training import Run, RunStatus, find_runs
 
 DISK = 48 << 20  # bytes of the file system that the disturbed runs are on
 SHIFT = "RRU_SOAK_SHIFT"  # environment variable: seconds to add to the clock of processes started from now on
@@ -56,7 +56,7 @@ def damage(root: Path, draw: random.Random) -> str:
     runs = []
     for run in find_runs(root / "runs", lambda folder, error: None):
         with suppress(Exception):  # its result may be damaged already
-            if run.status != "running":
+            if run.status != RunStatus.RUNNING:
                 runs.append(run)
     if not runs:
         return ""

@@ -18,7 +18,18 @@ from rru.inference import score
 from rru.report import formatting
 from rru.settings import presets
 from rru.settings.cells import PAPER_CELLS
-from rru.training import Evaluated, Event, Result, Run, Started, Stepped, run_folder, stop_on_signals, train_config
+from rru.training import (
+    Evaluated,
+    Event,
+    Result,
+    Run,
+    RunStatus,
+    Started,
+    Stepped,
+    run_folder,
+    stop_on_signals,
+    train_config,
+)
 from rru.training.run_files import has_config
 
 TASK = "bach"
@@ -48,7 +59,7 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
             for cell, row in rows.items():
                 watch = _row(bars, row, cell)
                 results[cell] = train_config(configs[cell], folders[cell], watch=watch, stop=stop)
-                if results[cell].status == "stopped":
+                if results[cell].status == RunStatus.STOPPED:
                     break
                 bars.stop_task(row)
                 bars.update(row, says=f"test NLL {formatting.score(results[cell].test.get('nll'), 3)}")

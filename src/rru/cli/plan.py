@@ -20,9 +20,10 @@ from rru.experiments.running import Outcome, to_do, workers
 from rru.experiments.running.estimate import MeasuredSpeed
 from rru.report.formatting import counted
 from rru.settings import presets
-from rru.training import stop_on_signals
+from rru.training import RunStatus, stop_on_signals
 
 PLACES = ("here", "ray")
+SHOWN = (RunStatus.FINISHED, RunStatus.DIVERGED, RunStatus.STOPPED, RunStatus.FAILED)
 
 Preset = Annotated[
     str | None,
@@ -176,14 +177,14 @@ def _list_plans(preset: str) -> None:
 def _report(outcomes: Sequence[Outcome], left: int, *, stopped: bool) -> None:
     """Print the outcome of all runs, failed ones last, and set the exit code."""
     counts = Counter(outcome.status for outcome in outcomes)
-    parts = [f"{counts[status]} {status}" for status in ("finished", "diverged", "stopped", "failed") if counts[status]]
+    parts = [f"{counts[status]} {status}" for status in SHOWN if counts[status]]
     waiting = left - len(outcomes)
     line(", ".join([*parts, *([f"{waiting} not started"] if waiting else [])]) or "nothing was run")
-    if counts["busy"]:
-        line(f"{counted(counts['busy'], 'run')} skipped: another process is training them", style="yellow")
-    failed = {outcome.run.name: outcome.message for outcome in outcomes if outcome.status == "failed"}
+    if busy := counts[RunStatus.RUNNING]:
+        line(f"{counted(busy, 'run')} skipped: another process is training them", style="yellow")
+    failed = {outcome.run.name: outcome.message for outcome in outcomes if outcome.status == RunStatus.FAILED}
     show_errors(failed)
-    if stopped and (waiting or counts["stopped"]):
+    if stopped and (waiting or counts[RunStatus.STOPPED]):
         line("stopped; run the same command again to resume")
         raise typer.Exit(130)
     if failed:

@@ -9,7 +9,7 @@ from rru.cli.display import TrainingBars, seconds
 from rru.experiments.plans import PlannedRun
 from rru.experiments.running import Outcome, PlanEvent, RunLost, RunReported, RunStarted
 from rru.report.formatting import counted, duration, score
-from rru.training import Evaluated, Event, Notice, Started, Stepped
+from rru.training import Evaluated, Event, Notice, RunStatus, Started, Stepped
 
 LONG = 100  # characters of a message; the full message is shown at the end
 
@@ -74,13 +74,13 @@ class PlanBars:
             self.bars.remove_task(row)
 
     def _ended(self, outcome: Outcome) -> None:
-        self.done += outcome.status != "stopped"
+        self.done += outcome.status != RunStatus.STOPPED
         self.bars.update(self.overall, completed=self.done)
         message = outcome.message if len(outcome.message) < LONG else outcome.message[:LONG] + " ..."
         result, says = outcome.result, f": {message}"
-        if result is not None and outcome.status != "stopped":
+        if result is not None and outcome.status != RunStatus.STOPPED:
             test = result.test.get(result.metric)
             tested = f", test {result.metric} {score(test)}" if test is not None else ""
             says = f"{tested}; {result.reason}; {counted(result.epochs, 'epoch')} in {duration(seconds(result))}"
-        style = "red" if outcome.status == "failed" else None
+        style = "red" if outcome.status == RunStatus.FAILED else None
         line(f"{self.done}/{self.total} {outcome.run.name}: {outcome.status}{says}", style=style)

@@ -19,11 +19,19 @@ from rru.experiments.plans import Plan, PlannedRun
 from rru.experiments.running import RunState, run_state
 from rru.experiments.running.estimate import Estimate, Speed, time_left
 from rru.report.formatting import counted, duration, score
-from rru.training import ENDED, stopped_within
+from rru.training import ENDED, RunStatus, stopped_within
 
 ROWS = 60  # a plan with more runs is summarized
-STATUSES = ("running", "failed", "damaged", "unfinished", "finished", "diverged", "missing")
-COLOURS = {"finished": "green", "diverged": "magenta", "running": "cyan", "unfinished": "yellow", "missing": "dim"}
+COLOURS = {  # in the order that runs are shown in
+    RunStatus.RUNNING: "cyan",
+    RunStatus.FAILED: "red",
+    RunStatus.DAMAGED: "red",
+    RunStatus.STOPPED: "yellow",
+    RunStatus.FINISHED: "green",
+    RunStatus.DIVERGED: "magenta",
+    RunStatus.MISSING: "dim",
+}
+STATUSES = list(COLOURS)
 LONGEST = 3  # tasks whose time left is named
 AROUND = 9  # lines of the live view that are not runs
 
@@ -62,7 +70,7 @@ class PlanView:
             table.add_column(name, justify="right")
         for (task, label), group in groups.items():
             counts = Counter(state.status for state in group)
-            numbers = [Text(str(counts[status] or "-"), COLOURS.get(status, "red")) for status in shown]
+            numbers = [Text(str(counts[status] or "-"), COLOURS[status]) for status in shown]
             table.add_row(task, label, str(len(group)), *numbers, _best(group))
         return table
 
@@ -90,7 +98,7 @@ class PlanView:
 
     def _view(self, states: Sequence[RunState]) -> RenderableType:
         """Return the live view, with as many rows as fit: training runs, failed runs, then results."""
-        there = [pair for pair in zip(self.plan.runs, states, strict=True) if pair[1].status != "missing"]
+        there = [pair for pair in zip(self.plan.runs, states, strict=True) if pair[1].status != RunStatus.MISSING]
         there.sort(key=lambda pair: STATUSES.index(pair[1].status))
         room = max(out.height - AROUND, 3)
         counts = Counter(state.status for state in states)
@@ -103,7 +111,7 @@ class PlanView:
         return Group(head, Text(said), *table, *more, *map(Text, self.left(states)), *end)
 
     def _changes(self, before: Sequence[RunState], now: Sequence[RunState]) -> None:
-        old = before or [RunState("missing")] * len(now)
+        old = before or [RunState(RunStatus.MISSING)] * len(now)
         changed = False
         for entry, was, state in zip(self.plan.runs, old, now, strict=True):
             if state_text(was) != state_text(state):
@@ -124,7 +132,7 @@ def _rows(plan: Plan, pairs: Sequence[tuple[PlannedRun, RunState]]) -> Table:
     table.add_column("state", overflow="fold")
     for entry, state in pairs:
         point = [plans.number_text(entry.point[axis]) for axis in axes]
-        colour = COLOURS.get(state.status, "red")
+        colour = COLOURS[state.status]
         table.add_row(entry.task, entry.line, *point, str(entry.seed), Text(state_text(state), colour))
     return table
 
@@ -146,7 +154,7 @@ def state_text(state: RunState) -> str:
     if state.result is not None:
         tested = "" if state.score is None else f": {state.result.metric} {score(state.score)}"
         return shown(f"{state.status}{tested} after {counted(state.epoch, 'epoch')}", keep="")
-    if state.status in ("missing", "damaged"):
+    if state.status in (RunStatus.MISSING, RunStatus.DAMAGED):
         return state.status
     best = "" if state.best is None else f", best {score(state.best)}"
     return f"{state.status} at epoch {state.epoch}{best}"

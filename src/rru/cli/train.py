@@ -13,7 +13,7 @@ from rru.cli.display import show_result, watched
 from rru.cli.own import Given, chosen_preset, show_data, show_settings, with_own_data
 from rru.data import OwnData
 from rru.settings import Config, presets
-from rru.training import Run, joined, run_folder, stop_on_signals, tensorboard, train_config
+from rru.training import Run, RunStatus, joined, run_folder, stop_on_signals, tensorboard, train_config
 from rru.training import evaluate as evaluate_run
 
 ROOT = Path("runs")
@@ -130,10 +130,10 @@ def _run(config: Config, folder: Path, device: str, threads: int | None, data_di
             )
     if processes.first:
         show_result(result, folder)
-        if result.status == "stopped":
+        if result.status == RunStatus.STOPPED:
             again = command("resume", str(folder)) if processes.count == 1 else "the same command again"
             line(f"to resume: {again}")
-    if result.status == "stopped":
+    if result.status == RunStatus.STOPPED:
         raise typer.Exit(130)
 
 

@@ -13,7 +13,7 @@ from rru.cli.own import Given, chosen_preset, show_data, with_own_data
 from rru.cli.train import ROOT, Cell, Device, Root, Seed, Task, Threads, set_threads
 from rru.data import OwnData
 from rru.experiments.search.importance import figure
-from rru.experiments.search.study import Study, Trial, TrialEnded, TrialStarted, Waiting
+from rru.experiments.search.study import Study, Trial, TrialEnded, TrialStarted, TrialStatus, Waiting
 from rru.files import write_file
 from rru.report.formatting import counted, score
 from rru.training import Evaluated, Event, Notice, Started, stop_on_signals
@@ -79,7 +79,7 @@ class _Watcher:
 
     def __init__(self, study: Study, trials: int, bars: TrainingBars) -> None:
         self.study, self.bars = study, bars
-        self.all = bars.add("trials", trials, before=sum(trial.state != "open" for trial in study.trials()))
+        self.all = bars.add("trials", trials, before=sum(trial.state != TrialStatus.OPEN for trial in study.trials()))
         self.one = bars.add("epochs")
         self.waits = False
 
@@ -110,7 +110,7 @@ class _Watcher:
     def _count(self) -> None:
         found, best = self.study.trials(), self.study.best()
         says = f"best {self.study.metric.key} {score(best[0].value)}, trial {best[0].number}" if best else ""
-        self.bars.update(self.all, completed=sum(trial.state != "open" for trial in found), says=says)
+        self.bars.update(self.all, completed=sum(trial.state != TrialStatus.OPEN for trial in found), says=says)
 
 
 def _show(study: Study, trials: int, words: list[str]) -> None:
@@ -129,7 +129,7 @@ def _show(study: Study, trials: int, words: list[str]) -> None:
         table.add_row(str(trial.number), score(trial.value), *values)
     out.print(table)
     _show_importances(study)
-    if len(found) < trials or "open" in states:
+    if len(found) < trials or TrialStatus.OPEN in states:
         return
     winner = best[0]
     test = study.result_of(winner).test

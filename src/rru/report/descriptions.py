@@ -6,6 +6,7 @@ from rru.report.formatting import NONE, duration, score, setting, whole
 from rru.report.gather import FoundRun
 from rru.report.results import Point, Section
 from rru.tasks import beats_baselines, verdict
+from rru.training import RunStatus
 
 BEST_BY_TEST = "best of all epochs by test"
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
@@ -23,7 +24,7 @@ def seeds(point: Point) -> str:
     count = len(point.tests)
     parts = [f"{count} seeds"] if count > 1 else []
     if point.diverged:
-        parts.append("diverged" if point.diverged == len(point.runs) else f"{point.diverged} diverged")
+        parts.append(RunStatus.DIVERGED if point.diverged == len(point.runs) else f"{point.diverged} diverged")
     if point.test is None and point.runs and not point.diverged:
         parts.append(point.state)
     return ", ".join(parts)

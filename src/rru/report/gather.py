@@ -9,7 +9,7 @@ from typing import Any
 from rru.files import FileError, files_in
 from rru.settings import Config
 from rru.tasks import Metric, metric_of
-from rru.training import ENDED, Result, Run, RunError, find_runs
+from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.result import wrong_values
 from rru.training.run_files import LARGEST, METRICS, OWN_MODEL, is_number
 
@@ -24,7 +24,7 @@ class FoundRun:
 
     - `folder`: where it is.
     - `config`: its settings as written; `known`: the same as a config, if this version of rru knows them all.
-    - `status`: `finished`, `diverged`, `running`, `stopped`, or `damaged` if it cannot be determined.
+    - `status`: its status, `DAMAGED` if it cannot be determined.
     - `reason`: why it ended.
     - `problems`: everything that is wrong with it.
     - `test`, `validation`: the task's metric at the best epoch; None if there is none.
@@ -41,7 +41,7 @@ class FoundRun:
     folder: Path
     config: Mapping[str, Any] = field(default_factory=dict)
     known: Config | None = None
-    status: str = "damaged"
+    status: RunStatus = RunStatus.DAMAGED
     reason: str = ""
     problems: tuple[str, ...] = ()
     test: float | None = None
@@ -97,7 +97,8 @@ class FoundRun:
     @property
     def counts(self) -> bool:
         """Whether its test score counts."""
-        return self.known is not None and self.status == "finished" and self.test is not None and self.twin is None
+        finished = self.status == RunStatus.FINISHED and self.test is not None
+        return finished and self.known is not None and self.twin is None
 
     def _setting(self, table: str, name: str) -> str:
         values = self.config.get(table)
@@ -150,7 +151,7 @@ def _read(run: Run) -> FoundRun:
         if content is None:
             found = replace(found, status=run.status)
         elif content.get("status") in ENDED:
-            found = replace(found, status=content["status"])
+            found = replace(found, status=RunStatus(content["status"]))
     except (FileError, OSError) as error:
         problems.append(str(error))
     try:
@@ -203,7 +204,7 @@ def _with_result(found: FoundRun, content: Mapping[str, Any], problems: list[str
     if found.metric is not None:
         key = found.metric.key
         test, validation = (number(values.get(split, {}).get(key)) for split in ("test", "validation"))
-        if test is None and found.status == "finished" and found.known:
+        if test is None and found.status == RunStatus.FINISHED and found.known:
             problems.append(f"result.json has no test.{key}, so the run does not count")
         found = replace(found, test=test, validation=found.validation if validation is None else validation)
     counted = ("epochs", "best_epoch", "steps", "tokens", "parameters")

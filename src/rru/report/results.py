@@ -11,7 +11,7 @@ from rru.report.gather import FoundRun, gather
 from rru.report.identify import all_plans, own_plans, preset_of
 from rru.settings import Config
 from rru.tasks import Metric, metric_of
-from rru.training import RunError
+from rru.training import RunError, RunStatus
 
 TRIAL = "smoke"
 """The preset for trying out the software. Its scores mean nothing, so it comes last and has no winners."""
@@ -68,13 +68,13 @@ class Point:
     @property
     def diverged(self) -> int:
         """How many of its runs diverged."""
-        return sum(run.status == "diverged" for run in self.runs)
+        return sum(run.status == RunStatus.DIVERGED for run in self.runs)
 
     @property
     def state(self) -> str:
         """The statuses of its runs, in words."""
         if not self.runs:
-            return "not begun"
+            return RunStatus.MISSING
         states = [run.status for run in self.runs]
         return ", ".join(
             f"{states.count(state)} {state}" if len(states) > 1 else state for state in dict.fromkeys(states)
@@ -147,7 +147,7 @@ class Section:
         """What is still missing, in words."""
         points = [point for line in self.begun.values() for point in line]
         states = [
-            " and ".join(dict.fromkeys(run.status for run in point.runs)) or "not begun"
+            " and ".join(dict.fromkeys(run.status for run in point.runs)) or RunStatus.MISSING
             for point in points
             if point.test is None
         ]

@@ -8,7 +8,8 @@ from rru.training.from_config import assemble, evaluate, train_config
 from rru.training.locate import find_runs, run_folder
 from rru.training.loop import train
 from rru.training.radam import RAdam
-from rru.training.result import ENDED, Result
+from rru.training.result import Result
+from rru.training.status import ENDED, RunStatus
 from rru.training.stop import stop_on_signals, stopped_within
 from rru.training.tensorboard import tensorboard
 
@@ -23,6 +24,7 @@ __all__ = [
     "Result",
     "Run",
     "RunError",
+    "RunStatus",
     "SeenRun",
     "Started",
     "Stepped",

@@ -65,8 +65,9 @@ from rru.training.run_files import (
     read_object,
     read_tables,
 )
+from rru.training.status import RunStatus
 
-PATIENCE = 0.5  # seconds to wait for the lock: a process that reads `status` takes it for a moment
+LOCK_TIMEOUT = 0.5  # seconds to wait for the lock: a process that reads `status` takes it for a moment
 
 
 class Tabled(Protocol):
@@ -139,7 +140,7 @@ class Run:
 
         The operating system releases the lock when the process ends, even if it is killed.
         """
-        lock = Lock(self.path / "lock", PATIENCE)
+        lock = Lock(self.path / "lock", LOCK_TIMEOUT)
         try:
             lock.acquire()
         except Locked as error:
@@ -155,11 +156,11 @@ class Run:
             lock.release()
 
     @property
-    def status(self) -> str:
-        """`finished` or `diverged` if the run has ended, `running` if a process trains it, else `stopped`."""
+    def status(self) -> RunStatus:
+        """`FINISHED` or `DIVERGED` if the run has ended, `RUNNING` if a process trains it, else `STOPPED`."""
         if (result := self.result()) is not None:
             return result.status
-        return "running" if is_locked(self.path / "lock") else "stopped"
+        return RunStatus.RUNNING if is_locked(self.path / "lock") else RunStatus.STOPPED
 
     def result(self) -> Result | None:
         """Returns the result; None if the run has not ended. Raises RunError if result.json is damaged."""

@@ -25,6 +25,7 @@ from rru.training.folder import Run
 from rru.training.progress import Progress
 from rru.training.result import Result
 from rru.training.session import Session
+from rru.training.status import RunStatus
 
 if TYPE_CHECKING:
     from rru.tasks import Batch, Task
@@ -102,12 +103,13 @@ class _Loop:
         while not reason:
             if self._epoch(stop):
                 self._save()
-                return self._result("stopped", "on request", {})
+                return self._result(RunStatus.STOPPED, "on request", {})
             reason = self.progress.end(self.schedule)
         test = self._test()
         if test and self.processes.first and (details := self.task.details(self.session.model)):
             self.run.write_details(details)
-        result = self._result("diverged" if self.progress.diverged else "finished", reason, test)
+        status = RunStatus.DIVERGED if self.progress.diverged else RunStatus.FINISHED
+        result = self._result(status, reason, test)
         self.run.write_result(asdict(result))
         self.run.keep_best({self.progress.best_epoch})
         self.run.checkpoints.clear()
@@ -291,7 +293,7 @@ class _Loop:
         self.progress.seconds["total"] = self.progress.seconds.get("total", 0.0) + now - self.last_tick
         self.last_tick = now
 
-    def _result(self, status: str, reason: str, test: Mapping[str, float]) -> Result:
+    def _result(self, status: RunStatus, reason: str, test: Mapping[str, float]) -> Result:
         self._tick()
         progress, metric = self.progress, self.task.metric
         return Result(

@@ -7,9 +7,8 @@ from typing import Any
 
 from rru.training.errors import RunError
 from rru.training.run_files import count, is_number
+from rru.training.status import ENDED, RunStatus
 
-ENDED = ("finished", "diverged")
-"""The statuses of runs that have ended. Only such runs have a result.json."""
 REMOVE = "; remove it, then `rru resume` trains the run again, from its last checkpoint or else from the start"
 SHOWN, MOST_SHOWN = 60, 500  # characters of a wrong value and of wrong names that an error shows
 
@@ -20,7 +19,7 @@ class Result:
 
     **Arguments:**
 
-    - `status`: `finished`, `diverged`, or `stopped` (the run can be resumed and has no result.json).
+    - `status`: `FINISHED`, `DIVERGED`, or `STOPPED` (the run can be resumed and has no result.json).
     - `reason`: why it ended.
     - `metric`, `higher_is_better`: the metric that epochs were compared by.
     - `best`: the best validation score in that metric; None if no epoch was completed.
@@ -33,7 +32,7 @@ class Result:
     - `seconds`: time spent, by activity: `model` is the forward and backward passes, `data` is making batches.
     """
 
-    status: str
+    status: RunStatus
     reason: str
     metric: str
     higher_is_better: bool
@@ -59,7 +58,7 @@ class Result:
             )
         if wrong := wrong_values(content):
             raise RunError(f"{path}: {'; '.join(wrong.values())}{REMOVE}")
-        return cls(**content)
+        return cls(**{**content, "status": RunStatus(content["status"])})
 
 
 def wrong_values(content: Mapping[str, Any]) -> dict[str, str]:

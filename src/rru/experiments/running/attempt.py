@@ -10,7 +10,7 @@ from rru.experiments.plans import PlannedRun
 from rru.experiments.running.events import Outcome
 from rru.files import FileError, write_file
 from rru.settings import user_cells
-from rru.training import Result, Run, Watch, train_config
+from rru.training import Result, Run, RunStatus, Watch, train_config
 from rru.training.run_files import ERROR, has_config
 
 RETRIES = 2  # how often a run is restarted after its process was killed
@@ -25,7 +25,7 @@ def attempt(
     watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Trains a run in this process. Any exception becomes a `failed` outcome and is recorded in the folder.
+    """Trains a run in this process. Any exception becomes a `FAILED` outcome and is recorded in the folder.
 
     **Arguments:**
 
@@ -34,14 +34,14 @@ def attempt(
     - `data_dir`, `device`, `watch`, `stop`: as for `rru.training.train_config`.
     """
     if stop():
-        return Outcome(planned, "stopped", message="stopped before it started")
+        return Outcome(planned, RunStatus.STOPPED, message="stopped before it started")
     try:
         user_cells.load()  # a new process has not loaded the user's cells yet
         if has_config(folder):
             run = Run(folder)
             if (result := run.result()) is not None:
                 return ended(planned, result)
-            if run.status == "running":
+            if run.status == RunStatus.RUNNING:
                 return busy(planned)
         with suppress(OSError):
             (folder / ERROR).unlink()
@@ -50,7 +50,7 @@ def attempt(
         if is_busy(folder):
             return busy(planned)
         record(folder, error_text(error), traceback.format_exc())
-        return Outcome(planned, "failed", message=error_text(error))
+        return Outcome(planned, RunStatus.FAILED, message=error_text(error))
     return ended(planned, result)
 
 
@@ -61,7 +61,7 @@ def ended(planned: PlannedRun, result: Result) -> Outcome:
 
 def busy(planned: PlannedRun) -> Outcome:
     """Returns the outcome of a run that another process is training."""
-    return Outcome(planned, "busy", message="another process is training it")
+    return Outcome(planned, RunStatus.RUNNING, message="another process is training it")
 
 
 def record(folder: Path, message: str, details: str = "") -> None:
@@ -82,6 +82,6 @@ def error_text(error: Exception) -> str:
 def is_busy(folder: Path) -> bool:
     """Returns whether a process is training in the folder."""
     try:
-        return Run(folder).status == "running"
+        return Run(folder).status == RunStatus.RUNNING
     except (FileError, OSError):
         return False

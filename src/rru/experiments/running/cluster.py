@@ -36,7 +36,7 @@ from rru.experiments.running.events import Outcome, PlanEvent, PlanWatch, RunLos
 from rru.extras import extra
 from rru.files import FileError
 from rru.settings import user_cells
-from rru.training import Evaluated, Event, Run, RunError, Stepped, run_folder
+from rru.training import Evaluated, Event, Run, RunError, RunStatus, Stepped, run_folder
 from rru.training.run_files import ERROR
 
 with extra("ray"):
@@ -88,7 +88,7 @@ def run(
             raise RunError(f"lost the cluster; run the same command again to resume: {error_text(error)}") from error
         for outcome in outcomes:
             folder = folders[outcome.run.id]
-            if outcome.status == "failed" and not (folder / ERROR).exists():
+            if outcome.status == RunStatus.FAILED and not (folder / ERROR).exists():
                 record(folder, outcome.message)
         return outcomes
 
@@ -119,8 +119,8 @@ def _followed(tasks: dict[Any, PlannedRun], keeper: Any, watch: PlanWatch, stop:
             try:
                 outcome = ray.get(reference)
             except ray.exceptions.RayError as error:
-                outcome = Outcome(planned, "failed", message=error_text(_cause(error)))
-            if outcome.status != "stopped" or planned.id in begun:
+                outcome = Outcome(planned, RunStatus.FAILED, message=error_text(_cause(error)))
+            if outcome.status != RunStatus.STOPPED or planned.id in begun:
                 tell(outcome)
     return outcomes
 
@@ -147,7 +147,7 @@ class Keeper:
         resume from; or an outcome, if the run cannot or need not be trained.
         """
         if self.stopping:
-            return Outcome(planned, "stopped", message="stopped before it started")
+            return Outcome(planned, RunStatus.STOPPED, message="stopped before it started")
         folder = self.folders[planned.id]
         try:
             if planned.id in self.locks:
@@ -161,7 +161,7 @@ class Keeper:
             files = transfer.contents(folder)
         except (FileError, OSError) as error:
             self.locks.pop(planned.id, ExitStack()).close()
-            return busy(planned) if is_busy(folder) else Outcome(planned, "failed", message=error_text(error))
+            return busy(planned) if is_busy(folder) else Outcome(planned, RunStatus.FAILED, message=error_text(error))
         self.attempts[planned.id] = self.attempts.get(planned.id, 0) + 1
         self.events.append(RunStarted(planned, place))
         begun = any(name.startswith("checkpoint/") for name in files)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rru.experiments.plans import PlannedRun
-from rru.training import Event, Result
+from rru.training import Event, Result, RunStatus
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Outcome:
     **Arguments:**
 
     - `run`: the run.
-    - `status`: `finished`, `diverged`, `stopped` (on request), `failed` (with an error) or `busy` (another process
+    - `status`: `FINISHED`, `DIVERGED`, `STOPPED` (on request), `FAILED` (with an error) or `RUNNING` (another process
       is training it).
-    - `result`: its result; None if it failed, is busy, or did not start.
+    - `result`: its result; None if it failed, did not start, or another process is training it.
     - `message`: why it ended, or the error.
     """
 
     run: PlannedRun
-    status: str
+    status: RunStatus
     result: Result | None = None
     message: str = ""
 

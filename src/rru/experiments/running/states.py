@@ -7,7 +7,7 @@ from pathlib import Path
 from rru.experiments.plans import PlannedRun
 from rru.files import FileError
 from rru.tasks import metric_of
-from rru.training import ENDED, Result, Run, run_folder
+from rru.training import ENDED, Result, Run, RunStatus, run_folder
 from rru.training.run_files import Epoch, has_config, last_error
 
 
@@ -17,16 +17,14 @@ class RunState:
 
     **Arguments:**
 
-    - `status`: `finished` or `diverged`: it has a result; `running`: a process is training it; `failed`: the last
-      attempt ended with an error; `unfinished`: it can be resumed; `missing`: it has not started; `damaged`: its
-      folder cannot be read.
+    - `status`: its status.
     - `epoch`: epochs done.
     - `result`: its result; None if it has not ended.
     - `message`: what is wrong with a failed or damaged run.
     - `best`: the best validation score so far, if the run has not ended.
     """
 
-    status: str
+    status: RunStatus
     epoch: int = 0
     result: Result | None = None
     message: str = ""
@@ -44,14 +42,16 @@ def run_state(planned: PlannedRun, root: Path) -> RunState:
     try:
         error = last_error(folder)
         if not has_config(folder):
-            return RunState("failed", message=error) if error else RunState("missing")
+            return RunState(RunStatus.FAILED if error else RunStatus.MISSING, message=error)
         run = Run(folder)
         if (result := run.result()) is not None:
             return RunState(result.status, result.epochs, result)
         epochs = run.epochs()
-        status = {"stopped": "failed" if error else "unfinished"}.get(run.status, run.status)
+        status = run.status
+        if error and status == RunStatus.STOPPED:
+            status = RunStatus.FAILED
     except (FileError, OSError) as damage:
-        return RunState("damaged", message=f"damaged: {damage}")
+        return RunState(RunStatus.DAMAGED, message=f"damaged: {damage}")
     done = max((epoch.epoch for epoch in epochs), default=0)
     return RunState(status, done, message=error, best=_best(planned.config.kind, epochs))
 

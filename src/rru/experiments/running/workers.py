@@ -25,7 +25,7 @@ import torch
 from rru.experiments.plans import PlannedRun
 from rru.experiments.running.attempt import RETRIES, attempt, record
 from rru.experiments.running.events import Outcome, PlanWatch, RunLost, RunReported, RunStarted
-from rru.training import Event, Stepped, run_folder
+from rru.training import Event, RunStatus, Stepped, run_folder
 
 GLANCE = 0.2  # seconds between checks of `stop`, and between the steps that a worker reports
 GRACE = 30.0  # seconds a worker has to end once it is dismissed or its coordinator is gone
@@ -171,11 +171,11 @@ class _Pool:
             return []
         self.losses[planned.id] += 1
         if self.dismissed:
-            self._done(Outcome(planned, "stopped", message=f"its process {death}"))
+            self._done(Outcome(planned, RunStatus.STOPPED, message=f"its process {death}"))
         elif self.losses[planned.id] > RETRIES:
             message = f"{self.losses[planned.id]} processes died while training it; the last one {death}"
             record(run_folder(planned.config, self.root), message)
-            self._done(Outcome(planned, "failed", message=message))
+            self._done(Outcome(planned, RunStatus.FAILED, message=message))
         else:
             self.watch(RunLost(planned, f"its process {death}"))
             return [planned]

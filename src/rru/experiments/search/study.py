@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
@@ -31,11 +32,21 @@ from rru.files import Lock, Locked, make_folder, own_folder
 from rru.nn.sizing import BudgetError
 from rru.settings import Config, presets
 from rru.settings.ranges import ranges
-from rru.training import Evaluated, Event, Notice, Result, Run, RunError, run_folder, train_config
+from rru.training import Evaluated, Event, Notice, Result, Run, RunError, RunStatus, run_folder, train_config
 from rru.training.from_config import Place
 from rru.training.run_files import has_result
 
 POLL = 0.2  # seconds between checks for trials that other processes have finished
+
+
+class TrialStatus(StrEnum):
+    """The status of a trial. Only finished ones have a value."""
+
+    OPEN = "open"
+    FINISHED = "finished"
+    DIVERGED = "diverged"
+    PRUNED = "pruned"
+    TOO_LARGE = "too large"
 
 
 @dataclass(frozen=True)
@@ -46,13 +57,13 @@ class Trial:
 
     - `number`: its number, counted from 0.
     - `settings`: the proposed values by full name, such as `optimiser.lr`.
-    - `state`: `open`, `finished`, `diverged` (counts as the worst), `pruned`, or `too large` for its budget.
+    - `state`: its status; one that diverged counts as the worst, and one may be too large for its budget.
     - `value`: the best validation score; None unless finished.
     """
 
     number: int
     settings: Mapping[str, float]
-    state: str
+    state: TrialStatus
     value: float | None
 
 
@@ -200,7 +211,7 @@ class Study:
             return False
         try:
             trial = self.trials()[number]
-            if trial.state != "open":
+            if trial.state != TrialStatus.OPEN:
                 return False
             run(trial)
             return True
@@ -233,7 +244,7 @@ class Study:
                 watch(Notice(f"trial {trial.number} has no room for its model: {error}"))
                 watch(TrialEnded(self.trials()[trial.number]))
                 return
-            if result.status == "stopped" and not pruned():
+            if result.status == RunStatus.STOPPED and not pruned():
                 return
             value = _value(result)
         self._proposals.tell(trial.number, value)
@@ -257,15 +268,19 @@ class Study:
 def _trial(frozen: FrozenTrial) -> Trial:
     value = frozen.value if frozen.state == TrialState.COMPLETE else None
     if value is not None and math.isinf(value):
-        return Trial(frozen.number, frozen.params, "diverged", None)
-    states = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "pruned", TrialState.FAIL: "too large"}
-    return Trial(frozen.number, frozen.params, states.get(frozen.state, "open"), value)
+        return Trial(frozen.number, frozen.params, TrialStatus.DIVERGED, None)
+    status = {
+        TrialState.COMPLETE: TrialStatus.FINISHED,
+        TrialState.PRUNED: TrialStatus.PRUNED,
+        TrialState.FAIL: TrialStatus.TOO_LARGE,
+    }.get(frozen.state, TrialStatus.OPEN)
+    return Trial(frozen.number, frozen.params, status, value)
 
 
 def _value(result: Result) -> float | None:
     """Returns the value to record for a run: infinitely bad if it diverged, None if it was pruned."""
-    if result.status == "stopped":
+    if result.status == RunStatus.STOPPED:
         return None
-    if result.status == "diverged" or result.best is None:
+    if result.status == RunStatus.DIVERGED or result.best is None:
         return -math.inf if result.higher_is_better else math.inf
     return result.best
