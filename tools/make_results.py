@@ -18,7 +18,7 @@ from rru import data, report
 from rru.report.gather import FoundRun, gather
 from rru.report.identify import all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
-from rru.training import Run
+from rru.training import Run, run_folder
 from rru.training.run_files import CONFIG, METRICS, RESULT, Epoch
 
 ROOT = Path(__file__).parents[1]
@@ -46,13 +46,14 @@ def main() -> None:
 
 def add(run: FoundRun, place: Path) -> None:
     """Copy the settings and the result of a run, and of each epoch only the score that the report shows."""
-    folder = place / run.task / run.cell / run.folder.name
+    assert run.known is not None
+    assert run.metric is not None
+    folder = run_folder(run.known, place)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (CONFIG, RESULT):
         source = run.folder / name
         if source.exists() and source.resolve() != (folder / name).resolve():
             shutil.copyfile(source, folder / name)
-    assert run.metric is not None
     lines = [epoch_line(epoch, run.metric.key) for epoch in Run(run.folder).epochs()]
     (folder / METRICS).write_text("".join(lines), encoding="utf-8")
 

@@ -58,6 +58,57 @@ def test_a_plan_is_run_shown_and_not_run_again(rru_command, tmp_path):
     assert (again.exit_code, "0 of 2 runs to do" in again.output, "starts" in again.output) == (0, True, False)
 
 
+class TestResultsFromElsewhere:
+    """Runs that were trained on another machine are not trained again."""
+
+    TWO_CELLS = (*BACH, "--cells", "rru,gru")
+
+    @pytest.fixture
+    def elsewhere(self, tmp_path):
+        rru, _ = planned("rru,gru")
+        trained([rru], tmp_path / "elsewhere")
+        return tmp_path / "elsewhere"
+
+    def test_plan_and_run_count_them(self, rru_command, elsewhere, monkeypatch):
+        _pretend(monkeypatch, "finished")
+        missing = rru_command("plan", *self.TWO_CELLS).output
+        assert "0 of 2 runs done" in missing
+        shown = rru_command("plan", *self.TWO_CELLS, "--results", elsewhere).output
+        assert f"runs in runs and {elsewhere}" in shown
+        assert "finished: nll" in shown
+        assert "1 of 2 runs done, 1 left." in shown
+        ran = rru_command("run", *self.TWO_CELLS, "--results", elsewhere).output
+        assert f"1 of 2 runs to do, in runs; results in {elsewhere} count too" in ran
+        assert "bach, GRU, seed 0: finished" in ran
+        assert "RRU" not in ran
+
+    def test_the_variable_names_several_folders(self, rru_command, elsewhere, tmp_path, monkeypatch):
+        (tmp_path / "empty").mkdir()
+        monkeypatch.setenv("RRU_RESULTS", f"{tmp_path / 'empty'}{os.pathsep}{elsewhere}")
+        assert "1 of 2 runs done" in rru_command("plan", *self.TWO_CELLS).output
+
+    def test_a_checkout_counts_those_in_its_docs(self, rru_command, elsewhere, tmp_path):
+        (tmp_path / "docs" / "results").mkdir(parents=True)
+        elsewhere.rename(tmp_path / "docs" / "results" / "runs")
+        shown = rru_command("plan", *self.TWO_CELLS).output
+        assert "runs in runs and docs/results/runs" in shown
+        assert "1 of 2 runs done" in shown
+        (tmp_path / "runs").mkdir()
+        assert "0 of 2 runs done" in rru_command("plan", *self.TWO_CELLS, "--results", "runs").output
+
+    def test_only_ended_runs_count(self, rru_command, elsewhere):
+        _, gru = planned("rru,gru")
+        Run.create(folder(gru, elsewhere), gru.config).append({"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}})
+        shown = rru_command("plan", *self.TWO_CELLS, "--results", elsewhere).output
+        assert "missing" in shown
+        assert "stopped" not in shown
+
+    def test_a_folder_that_does_not_exist_is_an_error(self, rru_command):
+        ran = rru_command("plan", *BACH, "--results", "nowhere")
+        assert ran.exit_code == 2
+        assert "nowhere" in ran.output
+
+
 def test_states_are_shown(rru_command, tmp_path):
     rru, gru, lstm, mogrifier = planned("rru,gru,lstm,mogrifier")
     runs = tmp_path / "runs"

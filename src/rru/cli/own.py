@@ -1,14 +1,14 @@
 """The options that describe a user's own data, shared by commands; and the line that says what was understood."""
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
 from rru.cli.console import line, warn
+from rru.cli.options import spread
 from rru.data import CATALOGUE, DataError, OwnData, from_path
 from rru.nn.options import Declared, declared
 from rru.settings import Config, presets
@@ -85,18 +85,9 @@ def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
         name: _option(one) for name, one in declared(DataSettings).items() if name in OPTIONS_OF_DATA
     }
 
-    @functools.wraps(command)
-    def wrapped(**arguments: Any) -> None:
-        options = {name: arguments.pop(name) for name in extra}
-        command(given=Given(options), **arguments)
-
-    signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "given"]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    more = [inspect.Parameter(name, keyword, default=None, annotation=hint) for name, hint in extra.items()]
-    wrapped.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {name: hint for name, hint in hints.items() if name != "given"} | extra
-    return wrapped
+    options = [inspect.Parameter(name, keyword, default=None, annotation=hint) for name, hint in extra.items()]
+    return spread(command, "given", options, lambda **values: Given(values))
 
 
 def _option(one: Declared) -> Any:

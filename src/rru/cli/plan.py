@@ -1,14 +1,18 @@
 """`rru plan`, `rru run`: show the progress of the paper's tables and figures, and run what is missing."""
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rru.cli.console import line, out, plain_errors, prose, warn_stopping
 from rru.cli.data import Folder
+from rru.cli.options import spread
 from rru.cli.own import PANEL, Given, show_data, with_own_data
 from rru.cli.plan_bars import PlanBars
 from rru.cli.plan_view import PlanView, fits, show_errors
@@ -25,38 +29,86 @@ from rru.training import RunStatus, stop_on_signals
 PLACES = ("here", "ray")
 SHOWN = (RunStatus.FINISHED, RunStatus.DIVERGED, RunStatus.STOPPED, RunStatus.FAILED)
 
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        help="The settings of all runs: paper (exact; the default), cpu (about ten minutes a run) or smoke (seconds); "
-        "with --data auto (the default) or smoke."
-    ),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        "--data", metavar="PATH", help="For the plan `compare`: your own file or folder.", rich_help_panel=PANEL
-    ),
-]
-Cells = Annotated[str | None, typer.Option(metavar="CELL,...", help="Only these cells, such as rru,gru.")]
-Tasks = Annotated[str | None, typer.Option(metavar="TASK,...", help="Only these tasks, such as jsb,ptb-words.")]
-Seeds = Annotated[
-    str, typer.Option(metavar="SEEDS", help="Random seeds; every run is made once with each: 0,1,2 or 0-4.")
-]
+RESULTS = Path("docs/results/runs")
+"""The results that a checkout of the project has."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options that choose the runs of a plan and the folders that they are in."""
+
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="The settings of all runs: paper (exact; the default), cpu (about ten minutes a run) or smoke "
+            "(seconds); with --data auto (the default) or smoke."
+        ),
+    ] = None
+    cells: Annotated[str | None, typer.Option(metavar="CELL,...", help="Only these cells, such as rru,gru.")] = None
+    tasks: Annotated[str | None, typer.Option(metavar="TASK,...", help="Only these tasks, such as jsb,ptb-words.")] = (
+        None
+    )
+    seeds: Annotated[
+        str, typer.Option(metavar="SEEDS", help="Random seeds; every run is made once with each: 0,1,2 or 0-4.")
+    ] = "0"
+    own: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="PATH", help="For the plan `compare`: your own file or folder.", rich_help_panel=PANEL
+        ),
+    ] = None
+    root: Root = ROOT
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            envvar="RRU_RESULTS",
+            exists=True,
+            file_okay=False,
+            help="A folder with runs trained elsewhere, whose results count too. Repeatable. Default: "
+            f"{RESULTS}, if it exists.",
+        ),
+    ] = None
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The folders with runs trained elsewhere."""
+        if self.results:
+            return tuple(self.results)
+        return (RESULTS,) if RESULTS.is_dir() else ()
+
+    def load(self, name: str, given: Given) -> Plan:
+        """Load the plan of a name."""
+        cells, tasks = (text and [part.strip() for part in text.split(",")] for text in (self.cells, self.tasks))
+        seeds = plans.seeds_of(self.seeds)
+        if self.own is None and name == plans.COMPARE:
+            raise ValueError("`compare` needs your own data: --data FILE")
+        if self.own is not None:
+            presets.choice("plan with --data", name, (plans.COMPARE,))
+            if tasks is not None:
+                raise ValueError(f"--tasks is for the plans of the paper, not with --data; got {self.tasks!r}")
+            data = from_path(self.own, **given.options)
+            show_data(data)
+            return plans.compare(data, self.preset, cells=cells, seeds=seeds, changes=given.changes)
+        given.refuse(f"the plan {name}")
+        if given.changes:
+            raise ValueError(f"--transpose is only for your own data, not for the plan {name}")
+        return plans.load(name, self.preset or plans.PRESETS[0], cells=cells, tasks=tasks, seeds=seeds)
+
+
+def with_choice(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a `Choice` to a command, which gets it as its argument `choice`."""
+    return spread(command, "choice", inspect.signature(Choice).parameters.values(), Choice)
 
 
 @with_own_data
+@with_choice
 def plan(
     given: Given,
+    choice: Choice,
     name: Annotated[
         str | None, typer.Argument(metavar="PLAN", help="The plan to show. Without it, all plans are listed.")
     ] = None,
-    preset: Preset = None,
-    cells: Cells = None,
-    tasks: Tasks = None,
-    seeds: Seeds = "0",
-    own: Data = None,
-    root: Root = ROOT,
     every_run: Annotated[bool, typer.Option("--all", help="Show every run, even if there are more than 60.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep showing the progress until all runs have ended or Ctrl-C.")
@@ -69,15 +121,15 @@ def plan(
     """
     with plain_errors():
         if name is None:
-            _list_plans(preset or plans.PRESETS[0])
+            _list_plans(choice.preset or plans.PRESETS[0])
             return
-        view = PlanView(_load(name, preset, cells, tasks, seeds, own, given), root, MeasuredSpeed())
+        view = PlanView(choice.load(name, given), choice.root, MeasuredSpeed(), choice.places)
         if watch:
             with stop_on_signals() as stop:
                 view.watch(every, stop)
             return
         states = view.look()
-        line(f"{view.plan.title}; preset {view.plan.preset}, runs in {root}", style="bold")
+        line(view.heading, style="bold")
         out.print(view.table(states) if every_run or fits(states) else view.summary(states))
         show_errors(
             {one.name: state.message for one, state in zip(view.plan.runs, states, strict=True) if state.message}
@@ -87,15 +139,11 @@ def plan(
 
 
 @with_own_data
+@with_choice
 def run(
     given: Given,
+    choice: Choice,
     name: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as `rru plan` lists them.")],
-    preset: Preset = None,
-    cells: Cells = None,
-    tasks: Tasks = None,
-    seeds: Seeds = "0",
-    own: Data = None,
-    root: Root = ROOT,
     count: Annotated[
         int | None, typer.Option("--workers", min=1, help="Number of processes, each training one run. Default: 1.")
     ] = None,
@@ -113,9 +161,10 @@ def run(
     """Train the runs of a plan that have no result yet. Run the same command again to resume."""
     with plain_errors():
         presets.choice("on", on, PLACES)
-        chosen = _load(name, preset, cells, tasks, seeds, own, given)
-        left = to_do(chosen.runs, root)
-        line(f"{chosen.title}: {len(left)} of {counted(len(chosen.runs), 'run')} to do, in {root}")
+        chosen, root, places = choice.load(name, given), choice.root, choice.places
+        left = to_do(chosen.runs, root, places)
+        elsewhere = f"; results in {', '.join(map(str, places))} count too" if places else ""
+        line(f"{chosen.title}: {len(left)} of {counted(len(chosen.runs), 'run')} to do, in {root}{elsewhere}")
         if not left:
             return
         go = _on_ray(address, threads, count, device) if on == "ray" else _here(count or 1, threads, address, device)
@@ -142,25 +191,6 @@ def _on_ray(address: str | None, threads: int | None, count: int | None, device:
     threads = threads or 1
     line(f"as many runs at a time as the cluster's CPUs allow, {counted(threads, 'thread')} each")
     return partial(cluster.run, address=address, threads=threads)
-
-
-def _load(
-    name: str, preset: str | None, cells: str | None, tasks: str | None, seeds: str, own: str | None, given: Given
-) -> Plan:
-    parts = [None if text is None else [part.strip() for part in text.split(",")] for text in (cells, tasks)]
-    if own is None and name == plans.COMPARE:
-        raise ValueError("`compare` needs your own data: --data FILE")
-    if own is not None:
-        presets.choice("plan with --data", name, (plans.COMPARE,))
-        if tasks is not None:
-            raise ValueError(f"--tasks is for the plans of the paper, not with --data; got {tasks!r}")
-        data = from_path(own, **given.options)
-        show_data(data)
-        return plans.compare(data, preset, cells=parts[0], seeds=plans.seeds_of(seeds), changes=given.changes)
-    given.refuse(f"the plan {name}")
-    if given.changes:
-        raise ValueError(f"--transpose is only for your own data, not for the plan {name}")
-    return plans.load(name, preset or plans.PRESETS[0], cells=parts[0], tasks=parts[1], seeds=plans.seeds_of(seeds))
 
 
 def _list_plans(preset: str) -> None:

@@ -43,15 +43,29 @@ def fits(states: Sequence[RunState]) -> bool:
 
 @dataclass(frozen=True)
 class PlanView:
-    """A plan, the folder its runs are in, and a way to measure this machine's speed."""
+    """A plan and how its runs are found.
+
+    **Arguments:**
+
+    - `plan`: the plan.
+    - `root`, `results`: as for `run_state`.
+    - `speed`: measures this machine's speed.
+    """
 
     plan: Plan
     root: Path
     speed: Speed
+    results: Sequence[Path] = ()
+
+    @property
+    def heading(self) -> str:
+        """The title of the plan, and the folders that its runs are in."""
+        places = " and ".join(map(str, (self.root, *self.results)))
+        return f"{self.plan.title}; preset {self.plan.preset}, runs in {places}"
 
     def look(self) -> list[RunState]:
         """Return the current state of each run."""
-        return [run_state(entry, self.root) for entry in self.plan.runs]
+        return [run_state(entry, self.root, self.results) for entry in self.plan.runs]
 
     def table(self, states: Sequence[RunState]) -> Table:
         """Return a table with one row per run."""
@@ -103,7 +117,7 @@ class PlanView:
         room = max(out.height - AROUND, 3)
         counts = Counter(state.status for state in states)
         said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-        head = Text(f"{self.plan.title}; preset {self.plan.preset}, runs in {self.root}", style="bold")
+        head = Text(self.heading, style="bold")
         more = [Text(f"and {len(there) - room} more", style="dim")] if len(there) > room else []
         ended = all(state.status in ENDED for state in states)
         end = [] if ended else [Text("Ctrl-C closes this view; the runs continue.", style="dim")]

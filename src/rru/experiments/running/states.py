@@ -1,6 +1,6 @@
-"""Reads the state of a plan's runs from their folders."""
+"""Read the state of a plan's runs from their folders."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,21 @@ class RunState:
         return self.result.test.get(self.result.metric) if self.result else None
 
 
-def run_state(planned: PlannedRun, root: Path) -> RunState:
-    """Reads the state of a run from its folder below `root`. Changes nothing."""
+def run_state(planned: PlannedRun, root: Path, results: Iterable[Path] = ()) -> RunState:
+    """Read the state of a run. Changes nothing.
+
+    **Arguments:**
+
+    - `planned`: the run.
+    - `root`: the root folder of all runs.
+    - `results`: root folders of runs that were trained elsewhere. A run that has ended in one of them counts as ended.
+    """
+    states = (_read(planned, place) for place in (root, *results))
+    here = next(states)
+    return here if here.status in ENDED else next((other for other in states if other.status in ENDED), here)
+
+
+def _read(planned: PlannedRun, root: Path) -> RunState:
     folder = run_folder(planned.config, root)
     try:
         error = last_error(folder)
@@ -57,14 +70,14 @@ def run_state(planned: PlannedRun, root: Path) -> RunState:
 
 
 def _best(kind: str, epochs: Iterable[Epoch]) -> float | None:
-    """Returns the best validation score of completed epochs; None if there is none."""
+    """Return the best validation score of completed epochs; None if there is none."""
     metric = metric_of(kind)
     return metric.best(
         epoch.validation[metric.key] for epoch in epochs if epoch.epoch and metric.key in epoch.validation
     )
 
 
-def to_do(runs: Iterable[PlannedRun], root: Path) -> list[PlannedRun]:
-    """Returns the runs that have no result yet, in order and without duplicates."""
+def to_do(runs: Iterable[PlannedRun], root: Path, results: Sequence[Path] = ()) -> list[PlannedRun]:
+    """Return the runs that have no result yet, in order and without duplicates. Arguments as for `run_state`."""
     folders = {run_folder(planned.config, root): planned for planned in runs}
-    return [planned for planned in folders.values() if run_state(planned, root).status not in ENDED]
+    return [planned for planned in folders.values() if run_state(planned, root, results).status not in ENDED]
