@@ -115,7 +115,7 @@ def _needs(wheel: Path, platform: Platform, needed: list[str]) -> str:
 
 
 def table(built: list[Built], sdist: Path) -> str:
-    """Returns a Markdown table of what was built."""
+    """Return a Markdown table of what was built."""
     lines = io.StringIO()
     print("| file | size | library | checked |\n|---|---|---|---|", file=lines)
     for one in built:

@@ -2,7 +2,7 @@
 
     python tools/check_install.py [--tests] [dist] [-- arguments of pip]
 
-Checks with the core alone: the README's example runs on the native library, a model is trained, loaded and streamed,
+Check with the core alone: the README's example runs on the native library, a model is trained, loaded and streamed,
 and the command `rru` says in one line what to install. With `--tests`: installs `rru[train]`, runs the tests of scans.
 """
 
@@ -59,7 +59,7 @@ print(json.dumps({
 
 
 def readme_example() -> str:
-    """Returns the README's first block of Python."""
+    """Return the README's first block of Python."""
     return (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
 
 

@@ -38,7 +38,7 @@ Launch = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 def layers() -> Iterator[tuple[str, rru.Layer, int]]:
-    """Yields a title, a layer and its batch: the widest RRUs of the benchmark and the smallest, one of each rival."""
+    """Yield a title, a layer and its batch: the widest RRUs of the benchmark and the smallest, one of each rival."""
     for shape in (SHAPES["nottingham"], SHAPES["char-ptb"], SHAPES["mnist"]):
         yield f"RRU {shape.name}", build(RRU_REFERENCE, shape, 0.5).layer, shape.batch
     shape = SHAPES["word-ptb"]
@@ -49,7 +49,7 @@ def layers() -> Iterator[tuple[str, rru.Layer, int]]:
 
 
 def record(layer: rru.Layer, batch: int, autocast: bool) -> list[Launch]:
-    """Returns the launches of a training step over two steps of time; none is run."""
+    """Return the launches of a training step over two steps of time; none is run."""
     found: list[Launch] = []
 
     def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
@@ -64,7 +64,7 @@ def record(layer: rru.Layer, batch: int, autocast: bool) -> list[Launch]:
 
 
 def source(kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any]) -> tuple[ASTSource, dict[str, int]]:
-    """Returns a kernel as the compiler takes it, with the types of a call, and its options."""
+    """Return a kernel as the compiler takes it, with the types of a call, and its options."""
     signature, values, attributes = {}, {}, {}
     options = {key: constants[key] for key in ("num_warps", "num_stages") if key in constants}
     given = [*arguments, *(value for key, value in constants.items() if key not in options)]
@@ -82,7 +82,7 @@ def source(kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any]) -
 
 
 def needs(compiled: Any, target: str) -> dict[str, int]:
-    """Returns the registers per thread, the spilled ones, and the bytes of shared memory of a compiled kernel."""
+    """Return the registers per thread, the spilled ones, and the bytes of shared memory of a compiled kernel."""
     if target.startswith("gfx"):
         text = compiled.asm["amdgcn"]
         # Not counted: scalar registers, which are spilled to vector registers, not to memory.
@@ -100,7 +100,7 @@ def needs(compiled: Any, target: str) -> dict[str, int]:
 
 
 def measure() -> dict[str, dict[str, dict[str, int]]]:
-    """Compiles every kernel for every target. Returns the most that it needs at any shape, by kernel and target."""
+    """Compile every kernel for every target. Return the most that it needs at any shape, by kernel and target."""
     known, worst = set(), {}
     for title, layer, batch in layers():
         for autocast in (False, True):
@@ -119,7 +119,7 @@ def measure() -> dict[str, dict[str, dict[str, int]]]:
 
 
 def table(worst: dict[str, dict[str, dict[str, int]]]) -> str:
-    """Returns the table of the docs."""
+    """Return the table of the docs."""
     lines = [f"| kernel | {' | '.join(TARGETS)} |", "|---|" + "---|" * len(TARGETS)]
     for kernel, by_target in worst.items():
         cells = (f"{x['registers']}, {x['spilled']}, {x['shared'] / 1024:.1f}" for x in by_target.values())
@@ -128,7 +128,7 @@ def table(worst: dict[str, dict[str, dict[str, int]]]) -> str:
 
 
 def main() -> None:
-    """Prints the table; with --write, puts it into docs/gpu.md."""
+    """Print the table; with --write, put it into docs/gpu.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md")
     write = parser.parse_args().write

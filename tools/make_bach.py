@@ -31,7 +31,7 @@ Interval = tuple[Fraction, Fraction, int]  # start and end of a note in quarters
 
 
 def corpus() -> Path:
-    """Returns the folder of Bach's works in the installed music21."""
+    """Return the folder of Bach's works in the installed music21."""
     spec = importlib.util.find_spec("music21")
     if spec is None or spec.origin is None:
         raise SystemExit(f"music21 is not installed; run: pip install music21=={VERSION}")
@@ -41,7 +41,7 @@ def corpus() -> Path:
 
 
 def read_score(path: Path) -> ElementTree.Element:
-    """Returns the root element of a MusicXML file, compressed or not."""
+    """Return the root element of a MusicXML file, compressed or not."""
     if path.suffix == ".xml":
         return ElementTree.parse(path).getroot()
     with zipfile.ZipFile(path) as archive:
@@ -50,7 +50,7 @@ def read_score(path: Path) -> ElementTree.Element:
 
 
 def read_part(part: ElementTree.Element) -> list[Interval]:
-    """Returns the notes of a part. Tied notes are separate notes, each starting where the previous one ends."""
+    """Return the notes of a part. Tied notes are separate notes, each starting where the previous one ends."""
     notes: list[Interval] = []
     now = Fraction(0)
     divisions = 1
@@ -70,13 +70,13 @@ def read_part(part: ElementTree.Element) -> list[Interval]:
 
 
 def midi_number(pitch: ElementTree.Element) -> int:
-    """Returns the MIDI note of a written pitch; middle C is 60."""
+    """Return the MIDI note of a written pitch; middle C is 60."""
     step, alter, octave = (pitch.findtext(tag, default="0") for tag in ("step", "alter", "octave"))
     return 12 * (int(octave) + 1) + SEMITONES[step] + int(alter)
 
 
 def read_chorale(path: Path) -> np.ndarray | None:
-    """Returns the MIDI note of each voice on each quarter, (T, 4), 0 for a rest; None if the parts are not SATB."""
+    """Return the MIDI note of each voice on each quarter, (T, 4), 0 for a rest; None if the parts are not SATB."""
     score = read_score(path)
     if [name.text for name in score.iterfind("part-list/score-part/part-name")] != VOICES:
         return None
@@ -90,19 +90,19 @@ def read_chorale(path: Path) -> np.ndarray | None:
 
 
 def natural(name: str) -> list[int | str]:
-    """Returns a sort key that puts bwv9.7 before bwv10.7."""
+    """Return a sort key that puts bwv9.7 before bwv10.7."""
     return [int(piece) if piece.isdigit() else piece for piece in re.split(r"(\d+)", name)]
 
 
 def tune(voices: np.ndarray) -> list[int]:
-    """Returns the soprano in semitones relative to its last note, without repeated notes."""
+    """Return the soprano in semitones relative to its last note, without repeated notes."""
     soprano = voices[voices[:, 0] > 0, 0].astype(int)
     changes = np.flatnonzero(np.diff(soprano, prepend=0))
     return [int(note) for note in soprano[changes] - soprano[-1]]
 
 
 def fingerprints(voices: np.ndarray) -> set[tuple[int, ...]]:
-    """Returns key-independent features of a piece: runs of melodic intervals, and runs of chords relative to a bass."""
+    """Return key-independent features of a piece: runs of melodic intervals, and runs of chords relative to a bass."""
     steps = tuple(after - before for before, after in pairwise(tune(voices)))
     melodies = {steps[start : start + PHRASE] for start in range(max(1, len(steps) - PHRASE + 1))}
     windows = (voices[start : start + CHORDS].astype(int) for start in range(len(voices) - CHORDS + 1))
@@ -110,7 +110,7 @@ def fingerprints(voices: np.ndarray) -> set[tuple[int, ...]]:
 
 
 def alike(matcher: difflib.SequenceMatcher[int]) -> bool:
-    """Whether two tunes are similar. Checks cheap upper bounds first."""
+    """Return whether two tunes are similar. Check cheap upper bounds first."""
     measures = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
     return all(measure() >= SIMILARITY for measure in measures)
 
@@ -134,7 +134,7 @@ def families(chorales: dict[str, np.ndarray]) -> list[list[str]]:
 
 
 def split(chorales: dict[str, np.ndarray]) -> dict[str, list[str]]:
-    """Returns the names by split. In the order of a hash, each family goes to the split furthest below its share."""
+    """Return the names by split. In the order of a hash, each family goes to the split furthest below its share."""
     parts: dict[str, list[str]] = {name: [] for name in SHARES}
     for family in sorted(families(chorales), key=lambda names: hashlib.sha256(names[0].encode()).digest()):
         missing = {name: share * len(chorales) - len(parts[name]) for name, share in SHARES.items()}
@@ -143,7 +143,7 @@ def split(chorales: dict[str, np.ndarray]) -> dict[str, list[str]]:
 
 
 def write(chorales: dict[str, np.ndarray], target: Path) -> None:
-    """Writes the pieces as plain arrays, uncompressed, so that the bytes do not depend on the version of zlib."""
+    """Write the pieces as plain arrays, uncompressed, so that the bytes do not depend on the version of zlib."""
     parts = split(chorales)
     names = [name for part in parts.values() for name in part]
     with target.open("wb") as file:

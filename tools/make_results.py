@@ -1,4 +1,4 @@
-"""Makes the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
+"""Make the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
 
 `docs/results/runs` holds what the tables need of each run: its settings, its result, and the scores of each epoch.
 From them come `docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in
@@ -31,7 +31,7 @@ RNN_NADE = {"jsb": "5.19", "nottingham": "2.31", "musedata": "5.60", "piano-midi
 
 
 def main() -> None:
-    """Adds runs if asked to, and writes every page."""
+    """Add runs if asked to, and write every page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--add", type=Path, nargs="+", metavar="FOLDER", default=[], help="first copy runs from here")
     given = parser.parse_args()
@@ -68,7 +68,7 @@ def epoch_line(epoch: Epoch, metric: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Returns the documents with their tables made again."""
+    """Return the documents with their tables made again."""
     found = build([ROOT / RUNS])
     sections = table1(found)
     tables = {
@@ -79,7 +79,7 @@ def pages() -> dict[Path, str]:
 
 
 def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
-    """Returns a document with other tables between its marks."""
+    """Return a document with other tables between its marks."""
     for name, table in tables.items():
         before, rest = text.split(f"<!-- {name} -->\n")
         text = "\n".join([f"{before}<!-- {name} -->", *table, rest[rest.index("<!-- end -->") :]])
@@ -87,7 +87,7 @@ def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
 
 
 def table1(found: Report) -> list[Section]:
-    """Returns the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
+    """Return the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
     begun = {section.task: section for section in found.sections.get("paper", ()) if section.name == TABLE}
     plan = next(plan for plan, _ in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
     sections = []
@@ -99,7 +99,7 @@ def table1(found: Report) -> list[Section]:
 
 
 def short_table(sections: list[Section]) -> list[str]:
-    """Returns the tasks on which all cells have a result, ours over the paper's."""
+    """Return the tasks on which all cells have a result, ours over the paper's."""
     complete = [section for section in sections if all(point.test is not None for point in section.points)]
     rows = head(["", *(point.line for point in sections[0].points)])
     for section in complete:
@@ -111,7 +111,7 @@ def short_table(sections: list[Section]) -> list[str]:
 
 
 def long_table(sections: list[Section]) -> list[str]:
-    """Returns all tasks: every cell's result or state, the paper's number, and the best epoch by test."""
+    """Return all tasks: every cell's result or state, the paper's number, and the best epoch by test."""
     names = ("task", "cell", "ours", "paper", "difference", "best epoch by test", "validation", "epochs", "parameters")
     rows = head([*names, "seeds"])
     for section in sections:
@@ -125,7 +125,7 @@ def long_table(sections: list[Section]) -> list[str]:
 
 
 def cells_of(section: Section, point: Point) -> list[str]:
-    """Returns the columns of one cell on one task."""
+    """Return the columns of one cell on one task."""
     theirs = paper()[TABLE][section.task][point.line]
     counted = [run for run in point.runs if run.counts]
     if point.test is None:
@@ -149,7 +149,7 @@ def cells_of(section: Section, point: Point) -> list[str]:
 
 
 def joint_table(found: Report) -> list[str]:
-    """Returns the results of the preset `best`: medians over seeds, beside RNN-NADE."""
+    """Return the results of the preset `best`: medians over seeds, beside RNN-NADE."""
     names = ("task", "cell and output", "test NLL", "averaged over frames", "validation", "epochs", "test of each seed")
     rows = head([*names, "RNN-NADE"])
     for section in found.sections.get("best", ()):
@@ -161,7 +161,7 @@ def joint_table(found: Report) -> list[str]:
 
 
 def joint_cells(point: Point) -> list[str]:
-    """Returns the columns of one cell with a joint output."""
+    """Return the columns of one cell with a joint output."""
     runs = [run for run in point.runs if run.counts]
     scores = [(run.scores["nll"], run.scores["nll_per_frame"], run.validation) for run in runs if run.validation]
     return [
@@ -173,7 +173,7 @@ def joint_cells(point: Point) -> list[str]:
 
 
 def unfinished(point: Point) -> list[str]:
-    """Says how far a cell without a result has come."""
+    """Say how far a cell without a result has come."""
     if not point.runs:
         return ["not run"]
     run = point.runs[0]
@@ -181,23 +181,23 @@ def unfinished(point: Point) -> list[str]:
 
 
 def title(section: Section) -> str:
-    """Returns the name of a task with its metric."""
+    """Return the name of a task with its metric."""
     return f"{data.data_set(section.task).title} ({section.metric.label})"
 
 
 def bold(values: dict[str, float], higher_is_better: bool) -> list[str]:
-    """Formats numbers, the best one in bold."""
+    """Format numbers, the best one in bold."""
     best = (max if higher_is_better else min)(values.values())
     return [f"**{value:.2f}**" if value == best else f"{value:.2f}" for value in values.values()]
 
 
 def head(names: list[str]) -> list[str]:
-    """Returns the head of a Markdown table."""
+    """Return the head of a Markdown table."""
     return [row(names[0], names[1:]), "|" + "---|" * len(names)]
 
 
 def row(first: str, rest: Iterable[str]) -> str:
-    """Returns a row of a Markdown table."""
+    """Return a row of a Markdown table."""
     return f"| {' | '.join([first, *rest])} |"
 
 

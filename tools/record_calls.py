@@ -31,7 +31,7 @@ TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-9}
 
 
 def block(content: bytes) -> bytes:
-    """Returns bytes after their number."""
+    """Return bytes after their number."""
     return struct.pack("<q", len(content)) + content
 
 
@@ -63,7 +63,7 @@ class Recorder:
 
 
 def results(layer: rru.Layer, x: torch.Tensor, lengths: torch.Tensor | None) -> list[torch.Tensor]:
-    """Returns the outputs of a layer and all gradients of a loss that reads every output and state."""
+    """Return the outputs of a layer and all gradients of a loss that reads every output and state."""
     torch.manual_seed(1)
     layer.zero_grad()
     x = x.clone().requires_grad_()

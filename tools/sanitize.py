@@ -1,4 +1,4 @@
-"""Builds the native scans with sanitizers of addresses and undefined behaviour; runs their tests and fuzzes them.
+"""Build the native scans with sanitizers of addresses and undefined behaviour; run their tests and fuzz them.
 
 GCC on Linux. MINUTES sets how long to fuzz.
 
@@ -19,7 +19,7 @@ TESTS = [f"tests/scan/test_{name}.py" for name in NAMES]
 
 
 def main() -> None:
-    """Builds a copy of the package in a temporary folder and runs the tests on it."""
+    """Build a copy of the package in a temporary folder and run the tests on it."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src" / "rru", Path(folder) / "rru", ignore=shutil.ignore_patterns("_native*"))
         build = [sys.executable, "setup.py", "build_ext", "--build-lib", folder, "--build-temp", f"{folder}/build"]
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _library(name: str) -> str:
-    """Returns the path of one of GCC's libraries."""
+    """Return the path of one of GCC's libraries."""
     found = subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True)
     return found.stdout.strip()
 

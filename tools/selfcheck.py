@@ -24,7 +24,7 @@ EMULATORS = {("linux", "aarch64"): "qemu-aarch64", ("windows", "x86_64"): "wine"
 
 
 def emulator(platform: Platform) -> list[str] | None:
-    """Returns the command that runs a program of this platform, empty if none is needed, None if there is none here."""
+    """Return the command that runs a program of this platform, empty if none is needed, None if there is none here."""
     here = this_platform()
     if (platform.system, platform.machine) == (here.system, here.machine):
         return []

@@ -42,7 +42,7 @@ def run(*words: str, code: int = 0) -> tuple[str, str]:
 
 @pytest.fixture
 def offered(server: str, monkeypatch: pytest.MonkeyPatch):
-    """Puts a set called jsb, of one file with this address, in the place of the real one."""
+    """Put a set called jsb, of one file with this address, in the place of the real one."""
 
     def offer(path: str) -> None:
         monkeypatch.setattr("rru.cli.data.data_set", lambda name: web.data_set(f"{server}/{path}"))

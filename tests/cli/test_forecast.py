@@ -13,7 +13,7 @@ DAYS = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """Runs a command in an empty folder."""
+    """Run a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
 

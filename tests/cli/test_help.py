@@ -9,7 +9,7 @@ from rru.cli.commands import app
 
 
 def commands(group=None, path=()):
-    """Yields every command with the words that call it."""
+    """Yield every command with the words that call it."""
     group = group or typer.main.get_command(app)
     for name, command in group.commands.items():
         yield (*path, name), command

@@ -16,7 +16,7 @@ from rru.training import Run
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """Runs a command in an empty folder."""
+    """Run a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
 

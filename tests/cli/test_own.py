@@ -17,7 +17,7 @@ from tests import own_files
 
 @pytest.fixture
 def rru_command(tmp_path, monkeypatch):
-    """Runs a command in an empty folder; the exit code must be 0, or another if asked for."""
+    """Run a command in an empty folder; the exit code must be 0, or another if asked for."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
     runner = CliRunner()

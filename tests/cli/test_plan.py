@@ -26,7 +26,7 @@ BACH = ("table1", "--preset", "smoke", "--tasks", "bach")
 
 @pytest.fixture
 def rru_command(tmp_path, monkeypatch):
-    """Runs a command in an empty folder."""
+    """Run a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])

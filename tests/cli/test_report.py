@@ -17,7 +17,7 @@ from tests.timeouts import TIMEOUT
 
 @pytest.fixture
 def rru_report(tmp_path, monkeypatch):
-    """Runs the command in an empty folder."""
+    """Run the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, ["report", *map(str, arguments)])

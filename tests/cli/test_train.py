@@ -15,7 +15,7 @@ from tests.cli.terminal import screen
 
 @pytest.fixture
 def rru_command(tmp_path, monkeypatch):
-    """Runs a command in an empty folder."""
+    """Run a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])

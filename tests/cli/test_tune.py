@@ -14,7 +14,7 @@ from tests.experiments.searcher import toy_runs
 
 @pytest.fixture
 def rru_command(tmp_path, monkeypatch):
-    """Runs a command in an empty folder, on runs of milliseconds."""
+    """Run a command in an empty folder, on runs of milliseconds."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(from_config, "assemble", toy_runs)
     runner = CliRunner()

@@ -17,7 +17,7 @@ def folder(run, root):
 
 
 def trained(those, root):
-    """Trains runs here, and gives what must not depend on how they are trained."""
+    """Train runs here, and give what must not depend on how they are trained."""
     for run in those:
         assert attempt(run, folder(run, root)).status == "finished"
     return outcomes(those, root)

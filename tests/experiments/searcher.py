@@ -40,7 +40,7 @@ def study(root, **options):
 
 
 def search(root, count, moments=0):
-    """Works on a study, and dies by SIGKILL after so many lines of code run in rru's experiments and training."""
+    """Work on a study, and die by SIGKILL after so many lines of code run in rru's experiments and training."""
     from_config.assemble = toy_runs
     os.fsync = lambda descriptor: None
 
@@ -60,5 +60,5 @@ def search(root, count, moments=0):
 
 
 def search_for_real(root, count):
-    """Works on a study of the chorales themselves."""
+    """Work on a study of the chorales themselves."""
     study(root).run(count)

@@ -36,7 +36,7 @@ def quick_workers(processes, monkeypatch):
 
 
 class Killer:
-    """Kills whoever trains a run, so often, when it tells of a kind of event."""
+    """Kill whoever trains a run, so often, when it tells of a kind of event."""
 
     def __init__(self, root, name, kind, times):
         self.root, self.name, self.kind, self.left = root, name, kind, times

@@ -206,7 +206,7 @@ class TestSearch:
 
 
 def processes_of(context, root, count, moments):
-    """A process for each of these moments, at which it is killed; 0: never. Gives their exit codes."""
+    """A process for each of these moments, at which it is killed; 0: never. Return their exit codes."""
     workers = [context.Process(target=search, args=(root, count, each)) for each in moments]
     for worker in workers:
         worker.start()

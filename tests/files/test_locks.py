@@ -14,7 +14,7 @@ from tests.timeouts import TIMEOUT
 
 
 def hold(path, pipe):
-    """Takes a lock, says so, and waits until it is killed."""
+    """Take a lock, say so, and wait until it is killed."""
     with Lock(path):
         pipe.send("held")
         signal.pause()

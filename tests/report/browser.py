@@ -86,7 +86,7 @@ class Browser:
             self.events.append("loaded")
 
     def open(self, path, width=1280, height=900, scheme="light", touch=False):
-        """Opens a file in a window of that size; `requests` are then the addresses it asked for."""
+        """Open a file in a window of that size; `requests` are then the addresses it asked for."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events, self.errors = [], []
@@ -108,7 +108,7 @@ class Browser:
         return answer["result"].get("value")
 
     def point_at(self, selector):
-        """Moves the mouse to the middle of an element, scrolled into view."""
+        """Move the mouse to the middle of an element, scrolled into view."""
         x, y = self.run(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
             "one.scrollIntoView({block: 'center', behavior: 'instant'}); const box = one.getBoundingClientRect();"
@@ -118,7 +118,7 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def settle(self):
-        """Waits for two frames, when all has heard that the page was scrolled."""
+        """Wait for two frames, when all has heard that the page was scrolled."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def press(self, key):
@@ -130,6 +130,6 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
 
     def screenshot(self, path, whole=True):
-        """Saves a picture of the page, the whole of it or what is in view."""
+        """Save a picture of the page, the whole of it or what is in view."""
         data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))

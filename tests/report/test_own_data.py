@@ -14,7 +14,7 @@ from tests.report.samples import page, text_of, write_run
 
 @pytest.fixture
 def own_run(tmp_path, monkeypatch):
-    """Returns a function that writes a finished run on own data."""
+    """Return a function that writes a finished run on own data."""
     monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
 
     def write(test, path, cell="rru", changes=(), **options):

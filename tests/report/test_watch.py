@@ -9,7 +9,7 @@ from tests.report.samples import preset, write_run
 
 @pytest.fixture
 def watch(tmp_path):
-    """Watches a folder while some steps happen, one after each look; gives what was told."""
+    """Watch a folder while some steps happen, one after each look; return what was told."""
 
     def watch(*steps):
         told, left = [], [*steps]

@@ -28,7 +28,7 @@ def text(stateful):
 
 
 def train_task(name, folder, processes=None, watch=None, stop=lambda: False):
-    """Trains a small model of a task, without dropout, in double precision; the toy with dropout."""
+    """Train a small model of a task, without dropout, in double precision; the toy with dropout."""
     processes = processes or Processes()
     if name == "toy":
         task = Toy()
@@ -46,7 +46,7 @@ def train_task(name, folder, processes=None, watch=None, stop=lambda: False):
 
 
 def work(rank, count, meeting, names, root, stop_at=0, die_at=0):
-    """Trains these tasks with the other processes; the last process asks for a stop, or is killed, at a step."""
+    """Train these tasks with the other processes; the last process asks for a stop, or is killed, at a step."""
     torch.set_num_threads(1)
     os.fsync = lambda descriptor: None
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count)

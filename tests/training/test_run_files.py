@@ -69,7 +69,7 @@ class TestOnlyOneReader:
 
 
 def neighbours(folder: Path) -> None:
-    """Asks everything that commands ask of run folders. The whole run beside the damaged one is read."""
+    """Ask everything that commands ask of run folders. The whole run beside the damaged one is read."""
     root = folder.parents[2]
     assert any(run.test == 8.5 for run in gather([root]))
     for run in find_runs(root, lambda folder, error: None):

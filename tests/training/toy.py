@@ -78,7 +78,7 @@ class Toy(Task):
 def train_in(
     folder, task=None, *, config=CONFIG, build=lambda model: RAdam(model.parameters(), 0.01, clip=1.5), **options
 ):
-    """Begins or resumes a run, as a command would."""
+    """Begin or resume a run, as a command would."""
     task = task or Toy()
     run = Run(folder) if (folder / "config.toml").exists() else Run.create(folder, config)
     model = task.model()

@@ -56,7 +56,7 @@ def suffer(folder, moments, pipe=None):
 
 
 def hold(folder, pipe):
-    """Trains a few steps, says so, and then waits until it is killed."""
+    """Train a few steps, say so, and then wait until it is killed."""
     torch.set_num_threads(1)
 
     def watch(event):
@@ -68,7 +68,7 @@ def hold(folder, pipe):
 
 
 def flush(folder, pipe):
-    """Trains a step with two threads, and tells how many of a million tiny products are not zero."""
+    """Train a step with two threads, and tell how many of a million tiny products are not zero."""
     torch.set_num_threads(2)
 
     def watch(event):

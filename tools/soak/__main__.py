@@ -1,4 +1,4 @@
-"""Runs commands at random, kills and disturbs them, and compares all results with undisturbed ones. Linux.
+"""Run commands at random, kill and disturb them, and compare all results with undisturbed ones. Linux.
 
 Starts training, resuming, plans, searches, reports, lists and streams in random mixtures, several at a time, on tiny
 models. It kills or interrupts processes, fills a small disk, limits the size of files, damages files and shifts
@@ -21,7 +21,7 @@ PLACE = "RRU_SOAK_FOLDER"
 
 
 def main() -> int:
-    """Reads the arguments and soaks, in a process whose clock can be shifted. Returns 1 if anything was wrong."""
+    """Read the arguments and soak, in a process whose clock can be shifted. Return 1 if anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _start_again(seed: int) -> None:
-    """Replaces this process by one that preloads a library to shift its clock with."""
+    """Replace this process by one that preloads a library to shift its clock with."""
     place = tempfile.mkdtemp(prefix="rru-soak-")
     here, library = Path(__file__).parent, f"{place}/clock.so"
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", str(here / "clock.c"), "-o", library, "-ldl"], check=True)

@@ -34,13 +34,13 @@ PATIENCE = 900.0  # seconds that a command may take
 
 
 class Clock:
-    """Counts the seconds of a program that others may stop for minutes: a gap counts as one second at most."""
+    """Count the seconds of a program that others may stop for minutes: a gap counts as one second at most."""
 
     def __init__(self) -> None:
         self.now, self._last = 0.0, time.monotonic()
 
     def tick(self) -> None:
-        """Counts the time since the last tick."""
+        """Count the time since the last tick."""
         now = time.monotonic()
         self.now += min(now - self._last, 1.0)
         self._last = now
@@ -72,7 +72,7 @@ class Command:
         os.close(self.end)
 
     def _run(self, root: Path) -> None:
-        """Runs the command in the child process."""
+        """Run the command in the child process."""
         code = 70
         try:
             os.setsid()
@@ -101,7 +101,7 @@ class Command:
             os._exit(code)
 
     def poll(self) -> int | None:
-        """Returns the exit code, negative for a signal; None while it runs. Sends the signal that is due."""
+        """Return the exit code, negative for a signal; None while it runs. Send the signal that is due."""
         done, status = os.waitpid(self.pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
@@ -120,7 +120,7 @@ class Command:
         return None
 
     def complaint(self, code: int) -> str:
-        """Returns what is wrong with how it ended; empty if nothing is."""
+        """Return what is wrong with how it ended; empty if nothing is."""
         with suppress(BlockingIOError):
             self.said = os.read(self.output, 1 << 20).decode(errors="replace")
         os.close(self.output)
@@ -136,7 +136,7 @@ class Command:
 
 
 def members(session: int) -> list[int]:
-    """Returns the ids of the living processes of a session."""
+    """Return the ids of the living processes of a session."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -147,7 +147,7 @@ def members(session: int) -> list[int]:
 
 
 def stream_runs(root: Path) -> None:
-    """Steps a trained model in a stream and compares it with the model run over the whole sequence."""
+    """Step a trained model in a stream and compare it with the model run over the whole sequence."""
     for run in find_runs(root / "runs", lambda folder, error: None)[:5]:
         if not run.best_epochs:
             continue
@@ -164,7 +164,7 @@ def stream_runs(root: Path) -> None:
 
 
 def random_command(root: Path, draw: random.Random) -> list[str]:
-    """Returns a random command."""
+    """Return a random command."""
     cell, seed = draw.choice(CELLS), draw.choice(SEEDS)
     train = ["train", "bach", "--cell", cell, "--preset", "smoke", "--seed", str(seed), "--threads", "1"]
     kinds = {"train": 10, "resume": 4, "tune": 3, "runs": 2, "report": 2, "plan": 1, "run": 1, "stream": 1}

@@ -18,14 +18,14 @@ SHIFT = "RRU_SOAK_SHIFT"  # environment variable: seconds to add to the clock of
 
 
 def shift_clock(seconds: float) -> None:
-    """Shifts the clock of this process, and of those it starts from now on."""
+    """Shift the clock of this process, and of those it starts from now on."""
     ctypes.c_double.in_dll(ctypes.CDLL(None), "soak_shift").value = seconds
     os.environ[SHIFT] = str(seconds)
 
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[bool]:
-    """Mounts a small file system at a folder. Yields whether it could: mounting needs the rights of root."""
+    """Mount a small file system at a folder. Yield whether it could: mounting needs the rights of root."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(folder)]
     mounted = subprocess.run(mount, capture_output=True).returncode == 0
     try:
@@ -36,7 +36,7 @@ def small_disk(folder: Path) -> Iterator[bool]:
 
 
 def fill(disk: Path, free: int) -> int:
-    """Fills a file system except for some bytes. Returns how many bytes it took; `empty` gives them back."""
+    """Fill a file system except for some bytes. Return how many bytes it took; `empty` gives them back."""
     taken = 0
     with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -46,13 +46,13 @@ def fill(disk: Path, free: int) -> int:
 
 
 def empty(disk: Path) -> None:
-    """Removes what `fill` wrote."""
+    """Remove what `fill` wrote."""
     with suppress(FileNotFoundError):
         (disk / "filler").unlink()
 
 
 def damage(root: Path, draw: random.Random) -> str:
-    """Damages something that a run can be told to recover from. Returns what it did; empty if there was nothing."""
+    """Damage something that a run can be told to recover from. Return what it did; empty if there was nothing."""
     runs = []
     for run in find_runs(root / "runs", lambda folder, error: None):
         with suppress(Exception):  # its result may be damaged already
@@ -71,7 +71,7 @@ def damage(root: Path, draw: random.Random) -> str:
 
 
 def _damaged(what: str, root: Path, run: Run, draw: random.Random) -> bool:
-    """Does one kind of damage. Returns whether there was something to damage."""
+    """Do one kind of damage. Return whether there was something to damage."""
     if what == "metrics":
         return _append(run.path / "metrics.jsonl", draw.choice((b"\0\0\0\n", b"{junk\n", b'{"kind"')))
     if what == "journal":  # as a process that was killed while it wrote a line

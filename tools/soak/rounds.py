@@ -34,7 +34,7 @@ class Soak:
         print(f"--- {count}: {message}", flush=True)
 
     def disturb(self, root: Path, disk: bool, seconds: float) -> set[Path]:
-        """Runs and disturbs commands. Returns the names of all runs that were ever there."""
+        """Run and disturb commands. Return the names of all runs that were ever there."""
         running: list[Command] = []
         started: list[int] = []
         ever: set[Path] = set()
@@ -79,7 +79,7 @@ class Soak:
         return True
 
     def _await(self, sessions: list[int]) -> None:
-        """Waits for workers that a killed coordinator left behind."""
+        """Wait for workers that a killed coordinator left behind."""
         end = self.clock.now + GRACE
         while left := [pid for session in sessions for pid in members(session)]:
             self.clock.tick()
@@ -89,7 +89,7 @@ class Soak:
             time.sleep(0.5)
 
     def finish(self, arguments: list[str], root: Path) -> None:
-        """Runs a command undisturbed, to its end."""
+        """Run a command undisturbed, to its end."""
         command = Command(arguments, root, self.clock)
         while (code := command.poll()) is None:
             time.sleep(0.02)
@@ -98,7 +98,7 @@ class Soak:
             raise RuntimeError(f"{shlex.join(arguments)}: {complaint}")
 
     def compare(self, root: Path, ever: set[Path]) -> None:
-        """Finishes all runs and the search, trains the same ones undisturbed, and compares them."""
+        """Finish all runs and the search, train the same ones undisturbed, and compare them."""
         for run in found_in(root):
             try:
                 run.result()
@@ -140,7 +140,7 @@ class Soak:
             self.finish(["resume", str(name), "--threads", "1"], self.undisturbed)
 
     def show(self) -> None:
-        """Prints the counts."""
+        """Print the counts."""
         faults = sum(count for name, count in self.counts.items() if name.startswith(("faults,", "damage,")))
         print(f"{'kills and faults in all':<44}{faults:>8,}")
         for name, count in sorted({**dict.fromkeys(BAD, 0), **self.counts}.items()):
@@ -148,17 +148,17 @@ class Soak:
 
 
 def found_in(root: Path) -> list[Run]:
-    """Returns the runs of a round."""
+    """Return the runs of a round."""
     return find_runs(root / "runs", lambda folder, error: None)
 
 
 def names(root: Path) -> set[Path]:
-    """Returns the folders of the runs of a round, relative to its root."""
+    """Return the folders of the runs of a round, relative to its root."""
     return {run.path.relative_to(root) for run in found_in(root)}
 
 
 def outcome(folder: Path) -> tuple[object, ...]:
-    """Returns everything that must not depend on disturbances: the result, metrics and weights, without times."""
+    """Return everything that must not depend on disturbances: the result, metrics and weights, without times."""
     result = json.loads((folder / "result.json").read_bytes())
     result.pop("seconds")
     lines = [line for line in Run(folder).metrics() if line["kind"] == "epoch"]
@@ -169,7 +169,7 @@ def outcome(folder: Path) -> tuple[object, ...]:
 
 
 def soak(minutes: float, seed: int, place: Path) -> int:
-    """Disturbs and compares, round after round. Returns 1 if a result differs or a command failed."""
+    """Disturb and compare, round after round. Return 1 if a result differs or a command failed."""
     undisturbed = place / "undisturbed"
     undisturbed.mkdir()
     all_rounds = Soak(random.Random(seed), undisturbed)

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _end_at_once() -> None:
-    """Ends after Ctrl-C. A module may be half imported, and then taking Python apart in order can crash."""
+    """End after Ctrl-C. A module may be half imported, and then taking Python apart in order can crash."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Assembles all commands into the application."""
+"""Assemble all commands into the application."""
 
 import inspect
 import re

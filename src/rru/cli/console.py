@@ -58,7 +58,7 @@ def warn(message: str) -> None:
 
 
 class Bars(Progress):
-    """Progress bars on standard error that are removed at the end. Shows nothing if that is not a terminal."""
+    """Progress bars on standard error that are removed at the end. They are hidden if that is not a terminal."""
 
     shown = 0
     """The number of bars on the screen now."""

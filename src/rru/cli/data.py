@@ -83,7 +83,7 @@ def info(
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of your own.")], given: Given
 ) -> None:
-    """Show how your own file or folder is understood: its kind, size, vocabulary, columns and split. Trains nothing."""
+    """Show how your own file or folder is understood: its kind, size, vocabulary, columns and split."""
     with plain_errors():
         own = from_path(path, **given.options)
         show_data(own)

@@ -1,4 +1,4 @@
-"""Shows training: bars in a terminal, else one line per epoch."""
+"""Show training: bars in a terminal, else one line per epoch."""
 
 import time
 from collections.abc import Iterator

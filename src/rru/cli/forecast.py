@@ -25,7 +25,7 @@ def forecast(
 ) -> None:
     """Forecast series with a model trained on series, with 80 % and 95 % intervals.
 
-    Writes a table and, next to it, a picture (.png).
+    Write a table and, next to it, a picture (.png).
     """
     with plain_errors():
         trained = loaded(folder)

@@ -56,7 +56,7 @@ class Given:
         return found
 
     def task(self, name: str) -> str | OwnData:
-        """Returns the task of a command: the name of a data set, or own data if there is a file or folder of the name.
+        """Return the task of a command: the name of a data set, or own data if there is a file or folder of the name.
 
         A name of the catalogue is a file only if it is written with a folder or a suffix, such as ./bach or bach.txt.
         """
@@ -74,13 +74,13 @@ class Given:
         raise ValueError(f"TASK must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
 
     def refuse(self, name: str) -> None:
-        """Raises ValueError if an option was given that only own data has."""
+        """Raise ValueError if an option was given that only own data has."""
         for option in self.options:
             raise ValueError(f"--{option.replace('_', '-')} is only for your own data, not for {name}")
 
 
 def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of own data to a command, which gets them as its argument `given`."""
+    """Add the options of own data to a command, which gets them as its argument `given`."""
     extra = {"by": _BY, "valid": _VALID, "test": _TEST, "transpose": _TRANSPOSE} | {
         name: _option(one) for name, one in declared(DataSettings).items() if name in OPTIONS_OF_DATA
     }
@@ -91,7 +91,7 @@ def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(one: Declared) -> Any:
-    """Returns the annotation of a command's option, from the declaration of a setting."""
+    """Return the annotation of a command's option, from the declaration of a setting."""
     kind = next(kind for kind in one.kinds if kind is not type(None))
     about = one.option.about[0].upper() + one.option.about[1:]
     choices = f": {' or '.join(one.option.choices)}" if one.option.choices else ""
@@ -123,5 +123,5 @@ SHOWN = (
 
 
 def chosen_preset(task: str | OwnData, preset: str | None) -> str:
-    """Returns the preset to use: the one given, or the first that the task has."""
+    """Return the preset to use: the one given, or the first that the task has."""
     return presets.names(task)[0] if preset is None else preset

@@ -1,4 +1,4 @@
-"""Shows the runs of a plan while they train: bars in a terminal, else one line per run."""
+"""Show the runs of a plan while they train: bars in a terminal, else one line per run."""
 
 from types import TracebackType
 
@@ -15,7 +15,7 @@ LONG = 100  # characters of a message; the full message is shown at the end
 
 
 class PlanBars:
-    """Shows a bar for all runs, and one for each run that trains.
+    """Show a bar for all runs, and one for each run that trains.
 
     **Arguments:** `total`: how many runs there are to do.
     """

@@ -1,4 +1,4 @@
-"""Shows the state of a plan's runs as tables, once or live."""
+"""Show the state of a plan's runs as tables, once or live."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ COLOURS = {  # in the order that runs are shown in
     RunStatus.MISSING: "dim",
 }
 STATUSES = list(COLOURS)
-LONGEST = 3  # tasks whose time left is named
+MAX_TASKS = 3  # tasks whose time left is named
 AROUND = 9  # lines of the live view that are not runs
 
 
@@ -199,9 +199,9 @@ def _total(estimates: Sequence[Estimate]) -> str:
     tasks: dict[str, float] = {}
     for one in estimates:
         tasks[one.run.task] = tasks.get(one.run.task, 0.0) + (one.seconds or 0.0)
-    longest = sorted(tasks, key=tasks.__getitem__, reverse=True)[:LONGEST]
+    longest = sorted(tasks, key=tasks.__getitem__, reverse=True)[:MAX_TASKS]
     most = ", ".join(f"{task} {duration(tasks[task])}" for task in longest)
-    shares = f" ({most}{', ...' if len(tasks) > LONGEST else ''})" if len(tasks) > 1 else ""
+    shares = f" ({most}{', ...' if len(tasks) > MAX_TASKS else ''})" if len(tasks) > 1 else ""
     return f"about {duration(sum(tasks.values()))} for {counted(len(estimates), 'run')}{shares}"
 
 

@@ -7,7 +7,7 @@ from rru.cli.inference import loaded
 from rru.cli.train import RunPlace
 from rru.inference import Reader
 
-MOST = 1 << 20  # characters of a line that are read at once
+MAX_LINE = 1 << 20  # characters of a line that are read at once
 
 
 def stream(folder: RunPlace) -> None:
@@ -19,7 +19,7 @@ def stream(folder: RunPlace) -> None:
     """
     with plain_errors():
         reader, number = Reader(loaded(folder)), 0
-        while text := sys.stdin.readline(MOST):
+        while text := sys.stdin.readline(MAX_LINE):
             number += 1
             try:
                 said = reader.read(text)

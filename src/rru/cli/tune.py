@@ -75,7 +75,7 @@ def tune(
 
 
 class _Watcher:
-    """Shows a bar for trials and one for the epochs of the current trial; without a terminal, a line per trial."""
+    """Show a bar for trials and one for the epochs of the current trial; without a terminal, a line per trial."""
 
     def __init__(self, study: Study, trials: int, bars: TrainingBars) -> None:
         self.study, self.bars = study, bars

@@ -16,7 +16,7 @@ from rru.files.safe_read import MANIFEST, own_file
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes or replaces a file atomically: a crash leaves either the old content or the new, never a mix."""
+    """Write or replace a file atomically: a crash leaves either the old content or the new, never a mix."""
     unfinished = _unfinished(path)
     try:
         with unfinished.open("wb") as file:
@@ -31,7 +31,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Appends a line to a file and flushes it to disk. A crash may leave an incomplete last line."""
+    """Append a line to a file and flush it to disk. A crash may leave an incomplete last line."""
     try:
         if path.is_symlink() or path.exists():
             own_file(path)
@@ -42,7 +42,7 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, manifest: bool = True) -> None:
-    """Writes or replaces a folder, with all of its files or none.
+    """Write or replace a folder, with all of its files or none.
 
     **Arguments:**
 
@@ -70,7 +70,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, manifest: bool = Tru
 
 @contextmanager
 def unfinished_folder(path: Path) -> Iterator[Path]:
-    """Creates a temporary folder next to `path`, to fill and rename to `path`; removed on exit if not renamed."""
+    """Create a temporary folder next to `path`, to fill and rename to `path`; removed on exit if not renamed."""
     unfinished = _unfinished(path)
     try:
         unfinished.mkdir(parents=True)
@@ -80,7 +80,7 @@ def unfinished_folder(path: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder and its parents if they do not exist."""
+    """Create a folder and its parents if they do not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -88,7 +88,7 @@ def make_folder(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes temporary files that killed processes left behind. The caller must hold the folder's lock."""
+    """Remove temporary files that killed processes left behind. The caller must hold the folder's lock."""
     for path in folder.glob(f"{UNFINISHED}*"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -98,19 +98,19 @@ def sweep(folder: Path) -> None:
 
 
 def write_all(file: IO[bytes], content: bytes) -> None:
-    """Writes to an open file and flushes it to disk."""
+    """Write to an open file and flush it to disk."""
     file.write(content)
     flush_file(file)
 
 
 def flush_file(file: IO[bytes]) -> None:
-    """Flushes an open file to disk (fsync)."""
+    """Flush an open file to disk (fsync)."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def flush_folder(path: Path) -> None:
-    """Flushes a folder's entries to disk, so that renames survive a crash. Does nothing on Windows."""
+    """Flush a folder's entries to disk, so that renames survive a crash. Do nothing on Windows."""
     if os.name == "nt":
         return
     descriptor = os.open(path, os.O_RDONLY)

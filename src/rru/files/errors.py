@@ -26,7 +26,7 @@ class Locked(FileError):  # noqa: N818
 
 
 def cannot_write(path: Path, error: OSError) -> FileError:
-    """Returns the error to raise for a file or folder that could not be written."""
+    """Return the error to raise for a file or folder that could not be written."""
     return FileError(
         f"{path}: could not be written ({error.strerror or error}); the previous content is intact, "
         "so fix this and try again"

@@ -1,4 +1,4 @@
-"""Walks folders that other processes may be changing. Follows no links."""
+"""Walk folders that other processes may be changing. Follow no links."""
 
 import os
 from collections.abc import Callable, Container, Iterator
@@ -13,9 +13,9 @@ UNFINISHED = ".unfinished-"
 def walk(
     root: Path, skip: Container[str] = (), unreadable: Callable[[Path, FileError], None] = lambda folder, error: None
 ) -> Iterator[tuple[Path, frozenset[str]]]:
-    """Yields every folder below `root`, itself included, with the names in it, in the order of their paths.
+    """Yield every folder below `root`, itself included, with the names in it, in the order of their paths.
 
-    Skips links, temporary folders, and folders that vanish meanwhile.
+    Skip links, temporary folders, and folders that vanish meanwhile.
 
     **Arguments:**
 
@@ -39,7 +39,7 @@ def walk(
 
 
 def files_in(folder: Path, *suffixes: str) -> list[Path]:
-    """Returns what is in a folder and whose names end in one of the suffixes, sorted; without folders.
+    """Return what is in a folder and whose names end in one of the suffixes, sorted; without folders.
 
     Empty if the folder does not exist or is a link. What it returns may be links; `read_file` refuses these.
     """
@@ -54,7 +54,7 @@ def files_in(folder: Path, *suffixes: str) -> list[Path]:
 
 
 def _entries(folder: Path) -> dict[str, bool]:
-    """Returns whether each entry of a folder is itself a folder, by name, sorted; without temporary entries."""
+    """Return whether each entry of a folder is itself a folder, by name, sorted; without temporary entries."""
     with os.scandir(folder) as found:
         entries = {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
     return {name: entries[name] for name in sorted(entries) if not name.startswith(UNFINISHED)}

@@ -36,14 +36,14 @@ class Lock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Takes the lock; raises `Locked` if another process holds it until the timeout."""
+        """Take the lock; raise `Locked` if another process holds it until the timeout."""
         try:
             self._descriptor = self._acquired()
         except OSError as error:
             raise cannot_write(self.path, error) from error
 
     def _acquired(self) -> int:
-        """Opens and locks the file, writes this process's id to it, and returns the file descriptor."""
+        """Open and lock the file, write this process's id to it, and return the file descriptor."""
         descriptor = _open(self.path, os.O_RDWR | os.O_CREAT)
         try:
             if not _lock(descriptor, self.timeout):
@@ -57,7 +57,7 @@ class Lock:
         return descriptor
 
     def release(self) -> None:
-        """Releases the lock. Does nothing if it is not held."""
+        """Release the lock. Do nothing if it is not held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -71,7 +71,7 @@ class Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Returns whether a process holds the lock; False if the file does not exist. Does not change the file."""
+    """Return whether a process holds the lock; False if the file does not exist. Do not change the file."""
     try:
         try:
             descriptor = _open(path, os.O_RDWR)
@@ -95,7 +95,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _lock(descriptor: int, timeout: float | None) -> bool:
-    """Takes the lock. Returns False if another process still holds it after `timeout` seconds."""
+    """Take the lock. Return False if another process still holds it after `timeout` seconds."""
     end = None if timeout is None else time.monotonic() + timeout
     while not lock_descriptor(descriptor, blocking=False):
         if end is not None and time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""Reads untrusted files: limits their size, refuses links, and verifies checksums."""
+"""Read untrusted files: limit their size, refuse links, and verify checksums."""
 
 import hashlib
 import json
@@ -12,12 +12,12 @@ from rru.files.errors import Damaged, FileError
 
 MANIFEST = "manifest.json"
 MANIFEST_LIMIT = 1 << 20  # bytes
-MOST_VALUES = 1_000_000  # of a JSON file
+MAX_VALUES = 1_000_000  # of a JSON file
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_file(path: Path, limit: int) -> IO[bytes]:
-    """Opens a file of at most `limit` bytes; raises `Damaged` if it is larger, or a link, pipe or device."""
+    """Open a file of at most `limit` bytes; raise `Damaged` if it is larger, or a link, pipe or device."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise Damaged(f"{path}: must be a file, is a link, a pipe or a device")
     file = os.fdopen(os.open(path, os.O_RDONLY | _SAFE), "rb")
@@ -29,13 +29,13 @@ def open_file(path: Path, limit: int) -> IO[bytes]:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Reads a file of at most `limit` bytes; raises `Damaged` if it is larger, or a link, pipe or device."""
+    """Read a file of at most `limit` bytes; raise `Damaged` if it is larger, or a link, pipe or device."""
     with open_file(path, limit) as file:
         return file.read(os.fstat(file.fileno()).st_size)  # no more, if it still grows
 
 
-def parse_json(content: bytes, most: int = MOST_VALUES) -> Any:
-    """Parses JSON; raises ValueError if it is none, or may have more than `most` values: each takes up to 200 bytes.
+def parse_json(content: bytes, most: int = MAX_VALUES) -> Any:
+    """Parse JSON; raise ValueError if it is none, or may have more than `most` values: each takes up to 200 bytes.
 
     Values are counted by the marks between them, those inside of texts included, before anything is parsed.
     """
@@ -45,7 +45,7 @@ def parse_json(content: bytes, most: int = MOST_VALUES) -> Any:
 
 
 def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -> dict[str, bytes]:
-    """Reads a folder that `write_folder` wrote with a manifest; raises `Damaged` if a file is missing or changed.
+    """Read a folder that `write_folder` wrote with a manifest; raise `Damaged` if a file is missing or changed.
 
     **Arguments:**
 
@@ -72,14 +72,14 @@ def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -
 
 
 def own_file(path: Path) -> Path:
-    """Returns the path of an existing file; raises FileError if it is a link, pipe or device."""
+    """Return the path of an existing file; raise FileError if it is a link, pipe or device."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise FileError(f"{path}: must be a file, is a link, a pipe or a device; remove it")
     return path
 
 
 def own_folder(path: Path) -> Path:
-    """Returns the path; raises FileError if it is a link, which could point outside its parent folder."""
+    """Return the path; raise FileError if it is a link, which could point outside its parent folder."""
     if path.is_symlink():
         raise FileError(f"{path}: must be a folder, is a link; remove it")
     return path

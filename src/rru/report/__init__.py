@@ -1,4 +1,4 @@
-"""Makes one web page from runs: the best cells, music, tables with the paper's numbers, figures, and all runs.
+"""Make one web page from runs: the best cells, music, tables with the paper's numbers, figures, and all runs.
 
 ```python
 from pathlib import Path

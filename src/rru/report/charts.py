@@ -76,7 +76,7 @@ def _named(section: Section) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Maps values to coordinates. Values far outside are moved to just outside the frame, and clipped."""
+    """Map values to coordinates. Values far outside are moved to just outside the frame, and clipped."""
 
     left: float
     right: float

@@ -1,4 +1,4 @@
-"""Tells users' own data apart: the same file read in another way gives scores that cannot be compared."""
+"""Tell users' own data apart: the same file read in another way gives scores that cannot be compared."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from rru.settings.tables import LANGUAGE
 
 INPUTS = ("columns", "known", "calendar")
 """Options that say what the model sees, not what it predicts: scores with other inputs can be compared."""
-MOST_TITLE = 160  # characters
+MAX_TITLE = 160  # characters
 
 Reading = tuple[str, tuple[tuple[str, Any], ...]]
 """The name of a task, and the data's options that decide what is predicted, by name."""
@@ -37,7 +37,7 @@ def titles(runs: Iterable[FoundRun]) -> dict[Reading, str]:
     for run in runs:
         if (own := reading(run)) is not None and run.known is not None:
             names.setdefault(own, run.known.title)
-    found = {one: f"{name}{_difference(one, names)}"[:MOST_TITLE] for one, name in names.items()}
+    found = {one: f"{name}{_difference(one, names)}"[:MAX_TITLE] for one, name in names.items()}
     return dict(sorted(found.items(), key=lambda item: item[1]))  # readings of a file stand together
 
 

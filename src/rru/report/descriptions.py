@@ -1,4 +1,4 @@
-"""Describes runs and points of a plan in words, for tables, tooltips of figures and Markdown."""
+"""Describe runs and points of a plan in words, for tables, tooltips of figures and Markdown."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Exports the report's numbers: CSV with a row for each run and each point of a plan, and Markdown tables."""
+"""Export the report's numbers: CSV with a row for each run and each point of a plan, and Markdown tables."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Formats numbers for people, in the same way in the terminal, on the page and in Markdown."""
+"""Format numbers for people, in the same way in the terminal, on the page and in Markdown."""
 
 NONE = "\N{EN DASH}"
 

@@ -1,4 +1,4 @@
-"""Reads runs from their folders, and records what cannot be read and why. Runs no code and writes nothing."""
+"""Read runs from their folders, and record what cannot be read and why. Run no code, write nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -11,7 +11,7 @@ from rru.settings import Config
 from rru.tasks import Metric, metric_of
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.result import wrong_values
-from rru.training.run_files import LARGEST, METRICS, OWN_MODEL, is_number
+from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, is_number
 
 WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
 
@@ -225,4 +225,4 @@ def _music(folder: Path) -> tuple[Path, ...]:
 
 def number(value: Any) -> float | None:
     """Return the value if it is a plausible measurement that fits on the page, else None."""
-    return float(value) if is_number(value) and abs(value) < LARGEST else None
+    return float(value) if is_number(value) and abs(value) < MAX_COUNT else None

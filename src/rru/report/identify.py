@@ -1,4 +1,4 @@
-"""Finds the preset, plan and version that a run's settings belong to."""
+"""Find the preset, plan and version that a run's settings belong to."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from rru.tasks import joint
 OWN = "own settings"
 YOURS = "your-data"
 CELLS = {"rru": "RRU", "gru": "GRU", "lstm": "LSTM", "mogrifier": "Mogrifier LSTM"}
-MOST_LINE = 120  # characters of a line's name
+MAX_LINE = 120  # characters of a line's name
 SEED = "schedule.seed"
 
 
@@ -77,7 +77,7 @@ def own_plans(runs: Iterable[FoundRun]) -> list[tuple[Plan, list[str]]]:
         changed = [came_from.preset] if came_from.preset not in ("", auto.PRESETS[0]) else []
         line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
         config = run.known.changed({SEED: 0})
-        entries, line = by_data.setdefault(own, {}), line[:MOST_LINE]
+        entries, line = by_data.setdefault(own, {}), line[:MAX_LINE]
         if any(entry.line == line for group, entry in entries.items() if group != run.group):
             line += f" ({run.group})"  # settings that differ, and nothing that says how
         entries.setdefault(run.group, PlannedRun(run.task, line, {}, config))

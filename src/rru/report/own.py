@@ -14,9 +14,9 @@ from rru.report.gather import SENTENCE, WORD, FoundRun
 from rru.report.identify import line_of, origin
 from rru.training.run_files import count
 
-MOST_CLASSES = 40
-MOST_NOTES = 12
-LEFT, TOP, MOST_WIDTH, SMALLEST, LARGEST = 110, 24, 360, 30, 64  # pixels: of all fields together, and of one
+MAX_CLASSES = 40
+MAX_NOTES = 12
+LEFT, TOP, MAX_WIDTH, MIN_SIDE, MAX_SIDE = 110, 24, 360, 30, 64  # pixels: of all fields together, and of one
 LETTER = 8  # pixels
 
 
@@ -68,7 +68,7 @@ def _part(title: str, runs: Sequence[FoundRun]) -> OwnPart:
     return OwnPart(
         title,
         str(first.about.get("summary", ""))[:SENTENCE],
-        [*([str(note)[:SENTENCE] for note in notes[:MOST_NOTES]] if isinstance(notes, list) else []), *_advice(runs)],
+        [*([str(note)[:SENTENCE] for note in notes[:MAX_NOTES]] if isinstance(notes, list) else []), *_advice(runs)],
         _balance(first.about),
         [run for run in shown if run.pictures],
     )
@@ -107,7 +107,7 @@ def _balance(about: Mapping[str, Any]) -> list[tuple[str, ...]]:
     if not all(isinstance(column, list) and len(column) == len(classes) for column in columns):
         return []
     cells = [[f"{number:,}" if count(number) is not None else "?" for number in column or []] for column in columns]
-    return [(name, *numbers) for name, *numbers in zip(classes, *cells, strict=True)][:MOST_CLASSES]
+    return [(name, *numbers) for name, *numbers in zip(classes, *cells, strict=True)][:MAX_CLASSES]
 
 
 def _names(values: Any) -> list[str] | None:
@@ -117,13 +117,13 @@ def _names(values: Any) -> list[str] | None:
 def confusion(details: Mapping[str, Any]) -> Picture | None:
     """Return the confusion matrix in a run's details; None if there is none, or if it is not one."""
     classes, rows = _names(details.get("classes")), details.get("confusion")
-    if classes is None or len(classes) > MOST_CLASSES or not isinstance(rows, list) or len(rows) != len(classes):
+    if classes is None or len(classes) > MAX_CLASSES or not isinstance(rows, list) or len(rows) != len(classes):
         return None
     for row in rows:
         if not isinstance(row, list) or len(row) != len(classes) or any(count(value) is None for value in row):
             return None
     size = len(classes)
-    side = max(SMALLEST, min(LARGEST, MOST_WIDTH // size))
+    side = max(MIN_SIDE, min(MAX_SIDE, MAX_WIDTH // size))
     parts = [_axis(classes, side)]
     for truth, row in enumerate(rows):
         total = sum(row)

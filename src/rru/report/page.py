@@ -1,4 +1,4 @@
-"""Renders the page: one file that loads nothing else. Nothing from a run's folder can become code in it."""
+"""Render the page: one file that loads nothing else. Nothing from a run's folder can become code in it."""
 
 import base64
 import hashlib
@@ -32,8 +32,8 @@ ABOUT = {
     "demo": "The settings of rru demo: small models with the same parameter budget, not tuned for any cell.",
 }
 MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, maximum bytes
-MOST_MEDIA = 8
-MOST_TEXT, MOST_FACTS = 4000, 60  # characters of a config, facts of an environment
+MAX_MEDIA = 8
+MAX_TEXT, MAX_FACTS = 4000, 60  # characters of a config, facts of an environment
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def row(number: int, run: FoundRun) -> dict[str, Any]:
         "metric": run.metric.label if run.metric else "",
         "numbers": descriptions.numbers(run),
         "config": _config(run.config),
-        "environment": dict(itertools.islice(_flat(run.environment), MOST_FACTS)),
+        "environment": dict(itertools.islice(_flat(run.environment), MAX_FACTS)),
         "account": descriptions.account(run),
         "problems": [*run.problems, *music.problems, *_twin(run)],
         "music": music.files,
@@ -147,13 +147,13 @@ def _twin(run: FoundRun) -> list[str]:
 
 def _config(config: Mapping[str, Any]) -> str:
     try:
-        return toml.dumps(config)[:MOST_TEXT]
+        return toml.dumps(config)[:MAX_TEXT]
     except (ValueError, TypeError):  # another program may have written the file
-        return repr(dict(config))[:MOST_TEXT]
+        return repr(dict(config))[:MAX_TEXT]
 
 
 def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield names and plain values; names in inner tables are prefixed with the table's name. Skips deeper values."""
+    """Yield names and plain values; names in inner tables are prefixed with the table's name. Skip deeper values."""
     for name, value in values.items():
         if name == "history" and isinstance(value, list):
             yield from _history(value)
@@ -170,13 +170,13 @@ def _history(entries: list[Any]) -> Iterator[tuple[str, str]]:
     for entry in entries:
         if isinstance(entry, Mapping):
             facts = _flat({name: value for name, value in entry.items() if name not in ("epoch", "step", "history")})
-            said = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MOST_FACTS))
+            said = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MAX_FACTS))
             yield f"resumed at step {entry.get('step')}"[:WORD], said[:SENTENCE]
 
 
 def _music(run: FoundRun) -> MusicFiles:
     files, problems = [], []
-    for path in run.music[:MOST_MEDIA]:
+    for path in run.music[:MAX_MEDIA]:
         kind, limit = MEDIA[path.suffix]
         try:
             content = base64.b64encode(read_file(path, limit)).decode()
@@ -184,8 +184,8 @@ def _music(run: FoundRun) -> MusicFiles:
             problems.append(str(error))
         else:
             files.append((path.name, kind, f"data:{kind};base64,{content}"))
-    if len(run.music) > MOST_MEDIA:
-        problems.append(f"music/ has {len(run.music)} files; the first {MOST_MEDIA} are shown")
+    if len(run.music) > MAX_MEDIA:
+        problems.append(f"music/ has {len(run.music)} files; the first {MAX_MEDIA} are shown")
     return MusicFiles(files, problems)
 
 

@@ -179,7 +179,7 @@ class Report:
 
 
 def build(roots: Iterable[Path]) -> Report:
-    """Find the runs below some folders and the plans they belong to. Raises RunError if there are no runs."""
+    """Find the runs below some folders and the plans they belong to. Raise RunError if there are no runs."""
     roots = tuple(roots)
     notes = [f"{root}: is not a folder" for root in roots if not root.is_dir()]
     found = gather(root for root in roots if root.is_dir())

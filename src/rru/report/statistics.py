@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 10_000
-LEAST_SEEDS = 4
+MIN_SEEDS = 4
 """With fewer values, too many resamples repeat a single value, which has no deviation."""
 
 
@@ -32,8 +32,8 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
     - `level`: how often such an interval should contain the true mean.
     """
     count = len(values)
-    if count < LEAST_SEEDS:
-        raise ValueError(f"an interval needs at least {LEAST_SEEDS} values, got {count}")
+    if count < MIN_SEEDS:
+        raise ValueError(f"an interval needs at least {MIN_SEEDS} values, got {count}")
     sample = np.asarray(values, dtype=np.float64)
     drawn = sample[np.random.default_rng(0).integers(count, size=(RESAMPLES, count))]  # (resamples, count)
     with np.errstate(divide="ignore", invalid="ignore"):  # a resample that repeats a single value has no deviation
@@ -84,9 +84,9 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
         return Verdict(best, True, "one seed each, not significant")
     for other in others:
         differences = paired(scores[best], scores[other])
-        if len(differences) < LEAST_SEEDS:
+        if len(differences) < MIN_SEEDS:
             few = f"{len(differences)} seed{'s' * (len(differences) != 1)} in common with {other}"
-            return Verdict(best, False, f"best mean, but not significant: {few}, {LEAST_SEEDS} are needed")
+            return Verdict(best, False, f"best mean, but not significant: {few}, {MIN_SEEDS} are needed")
         low, high = interval(differences)
         if (low <= 0) if higher_is_better else (high >= 0):
             doubt = "not significant" if low <= 0 <= high else "not by the seeds in common"

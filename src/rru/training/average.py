@@ -21,18 +21,18 @@ class WeightAverage:
         self.tensors = [parameter.clone() for parameter in self._parameters]
 
     def update(self, step: int) -> None:
-        """Takes the weights after a training step, counted from 1, into the average."""
+        """Take the weights after a training step, counted from 1, into the average."""
         decay = min(self.decay, step / (WARM_UP + step))
         torch._foreach_lerp_(self.tensors, self._parameters, 1 - decay)
 
     def restore(self, tensors: list[Tensor]) -> None:
-        """Restores the average from a checkpoint."""
+        """Restore the average from a checkpoint."""
         for mine, saved in zip(self.tensors, tensors, strict=True):
             mine.copy_(saved)
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Gives the model the averaged weights inside the `with` block."""
+        """Give the model the averaged weights inside the `with` block."""
         last = [parameter.clone() for parameter in self._parameters]
         torch._foreach_copy_(self._parameters, self.tensors)
         try:

@@ -59,7 +59,7 @@ class Checkpoints:
     _good: int | None = field(default=None, init=False)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Writes a checkpoint, then removes all others except the last one known to be good.
+        """Write a checkpoint, then remove all others except the last one known to be good.
 
         If none has been loaded or saved yet, it keeps the newest instead.
         """
@@ -78,9 +78,9 @@ class Checkpoints:
         self._good = number
 
     def load(self, model: Mapping[str, Tensor] | None = None) -> tuple[Checkpoint | None, list[str]]:
-        """Loads the newest undamaged checkpoint.
+        """Load the newest undamaged checkpoint.
 
-        Raises RunError if there are checkpoints but all are damaged, because silently starting over would lose work.
+        Raise RunError if there are checkpoints but all are damaged, because silently starting over would lose work.
 
         **Arguments:** `model`: the `state_dict` of the model; files too large to belong to it are not read.
 
@@ -103,7 +103,7 @@ class Checkpoints:
         return None, []
 
     def clear(self) -> None:
-        """Removes all checkpoints, once the run has ended."""
+        """Remove all checkpoints, once the run has ended."""
         for number in self._numbers():
             shutil.rmtree(self._path(number), ignore_errors=True)
 
@@ -118,7 +118,7 @@ class Checkpoints:
 
 
 def read_checkpoint(path: Path, model: Mapping[str, Tensor] | None = None) -> Checkpoint:
-    """Reads a checkpoint from its folder; raises `Damaged` if a file is missing, changed or too large for the model."""
+    """Read a checkpoint from its folder; raise `Damaged` if a file is missing, changed or too large for the model."""
     files = read_folder(path, limited(model, STATE_FACTOR) if model else _check_header)
     for name in (MODEL, _TENSORS, _TREE):
         if name not in files:
@@ -134,7 +134,7 @@ def read_checkpoint(path: Path, model: Mapping[str, Tensor] | None = None) -> Ch
 
 
 def limited(model: Mapping[str, Tensor], factor: int = 1) -> Callable[[Path], None]:
-    """Returns a check for `read_folder`: raises `Damaged` for files larger than `factor` models and some slack."""
+    """Return a check for `read_folder`: raises `Damaged` for files larger than `factor` models and some slack."""
     most = SLACK + factor * sum(tensor.nbytes for tensor in model.values())
 
     def check(file: Path) -> None:
@@ -151,7 +151,7 @@ def _check_header(file: Path) -> None:
 
 
 def _type(name: str) -> str:
-    """Returns torch's name of a type in a safetensors file, such as F32."""
+    """Return torch's name of a type in a safetensors file, such as F32."""
     for letters, words in (("BF", "bfloat"), ("F", "float"), ("I", "int"), ("U", "uint")):
         if name.startswith(letters) and name.removeprefix(letters).isdigit():
             return words + name.removeprefix(letters)
@@ -159,7 +159,7 @@ def _type(name: str) -> str:
 
 
 def declared(file: Path) -> dict[str, str]:
-    """Reads the header of a safetensors file, not its tensors; raises `Damaged` if its sizes are not the file's.
+    """Read the header of a safetensors file, not its tensors; raise `Damaged` if its sizes are not the file's.
 
     **Returns:** shape and type of each tensor by name, as in `(2, 3) of float32`.
     """
@@ -185,7 +185,7 @@ def declared(file: Path) -> dict[str, str]:
 
 
 def pack(tensors: dict[str, Tensor]) -> bytes:
-    """Returns the content of a safetensors file with these tensors. Tensors that share memory are stored separately."""
+    """Return the content of a safetensors file with these tensors. Tensors that share memory are stored separately."""
     seen: set[int] = set()
     apart: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -204,9 +204,9 @@ def pack(tensors: dict[str, Tensor]) -> bytes:
 
 
 def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
-    """Returns the tensors in the content of a safetensors file; raises `Damaged`, naming `path`, if it is invalid.
+    """Return the tensors in the content of a safetensors file; raise `Damaged`, naming `path`, if it is invalid.
 
-    Copies each tensor to memory allocated by torch, because alignment can change the last bit of a product.
+    Copy each tensor to memory allocated by torch, because alignment can change the last bit of a product.
     """
     try:
         return {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
@@ -215,7 +215,7 @@ def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
 
 
 def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Splits nested containers into a JSON-compatible tree and the tensors it refers to by name."""
+    """Split nested containers into a JSON-compatible tree and the tensors it refers to by name."""
     tensors: dict[str, Tensor] = {}
 
     def visit(value: Any, path: str) -> Any:
@@ -236,7 +236,7 @@ def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:
 
 
 def restore(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """Rebuilds the value that `flatten` split."""
+    """Rebuild the value that `flatten` split."""
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()

@@ -1,4 +1,4 @@
-"""Flushes denormal numbers to zero in training: computing with them takes a hundred times as long."""
+"""Flush denormal numbers to zero in training: computing with them takes a hundred times as long."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import torch
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Flushes denormal numbers to zero inside the `with` block, then restores the previous setting.
+    """Flush denormal numbers to zero inside the `with` block, then restore the previous setting.
 
     Torch's threads copy the setting once, from the thread that starts them, so enter this before computing anything.
     """
@@ -22,5 +22,5 @@ def denormals_flushed() -> Iterator[None]:
 
 
 def _are_flushed() -> bool:
-    """Returns whether this thread flushes denormals. Torch has no getter, so it halves the smallest normal number."""
+    """Return whether this thread flushes denormals. Torch has no getter, so it halves the smallest normal number."""
     return sys.float_info.min / 2 == 0.0

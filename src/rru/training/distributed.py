@@ -55,9 +55,9 @@ class Processes:
         return self.rank == 0
 
     def part(self, batch: Batch) -> tuple[Batch, float]:
-        """Returns this process's part of a batch and its share, from 0 to 1.
+        """Return this process's part of a batch and its share, from 0 to 1.
 
-        Raises RunError if the batch has fewer sequences than there are processes.
+        Raise RunError if the batch has fewer sequences than there are processes.
         """
         if self.count == 1:
             return batch, 1.0
@@ -71,7 +71,7 @@ class Processes:
         return batch.part(start, end), (end - start) / sequences
 
     def sum_gradients(self, model: nn.Module, loss: float) -> float:
-        """Sums the gradients over all processes in place, and returns the sum of the losses."""
+        """Sum the gradients over all processes in place, and return the sum of the losses."""
         if self.count == 1:
             return loss
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -104,12 +104,12 @@ class Processes:
         return [bool(each) for each in said.tolist()]
 
     def wait(self) -> None:
-        """Waits until all processes get here (a barrier)."""
+        """Wait until all processes get here (a barrier)."""
         if self.count > 1:
             dist.barrier()
 
     def from_first(self, scores: Mapping[str, float] | None) -> dict[str, float]:
-        """Returns the first process's scores in all processes; the others pass None."""
+        """Return the first process's scores in all processes; the others pass None."""
         if self.count == 1:
             return dict(scores or {})
         text = json.dumps(scores).encode()
@@ -122,7 +122,7 @@ class Processes:
         return dict(json.loads(bytes(content.tolist())))
 
     def whole_state(self, state: Any) -> Any:
-        """Gathers the recurrent state of the whole batch, (layers, B, n), from the parts of all processes."""
+        """Gather the recurrent state of the whole batch, (layers, B, n), from the parts of all processes."""
         if self.count == 1:
             return state
         return map_state(self._whole, state)
@@ -137,7 +137,7 @@ class Processes:
         return whole
 
     def own_state(self, state: Any) -> Any:
-        """Returns this process's part of a state from `whole_state`."""
+        """Return this process's part of a state from `whole_state`."""
         if self.count == 1:
             return state
         return map_state(lambda part: part[:, slice(*self._bounds(part.shape[1]))].contiguous(), state)
@@ -186,7 +186,7 @@ class _SeenCheckpoints(Checkpoints):
 
 @contextmanager
 def joined(device: str = "cpu") -> Iterator[Processes]:
-    """Joins the process group if torchrun started this process as one of several; leaves it on exit.
+    """Join the process group if torchrun started this process as one of several; leave it on exit.
 
     **Arguments:** `device`: the device to train on; for `cuda`, each process takes the GPU of its local rank.
     """

@@ -1,4 +1,4 @@
-"""Records the software and hardware of a run."""
+"""Record the software and hardware of a run."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ _PACKAGES = ("rru", "torch", "numpy", "safetensors")
 
 
 def environment() -> dict[str, Any]:
-    """Returns versions, processor, threads, processes, and the git commit if the code runs from a checkout."""
+    """Return versions, processor, threads, processes, and the git commit if the code runs from a checkout."""
     return {
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
@@ -31,7 +31,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parts of an environment that differ from an earlier one, by name."""
+    """Return the parts of an environment that differ from an earlier one, by name."""
     return {name: value for name, value in now.items() if before.get(name) != value}
 
 
@@ -53,7 +53,7 @@ def _processor() -> str:
 
 @functools.cache
 def _commit(file: Path) -> dict[str, Any]:
-    """Returns the commit and whether tracked files were changed; None for both if git does not track this file."""
+    """Return the commit and whether tracked files were changed; None for both if git does not track this file."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(file.parent), *arguments]

@@ -52,8 +52,8 @@ from rru.training.run_files import (
     CONFIG,
     DETAILS,
     ENVIRONMENT,
+    MAX_EPOCHS,
     METRICS,
-    MOST_EPOCHS,
     OWN_MODEL,
     RESULT,
     RESUMED_LIMIT,
@@ -74,11 +74,11 @@ class Tabled(Protocol):
     """Settings that can be written to config.toml, such as a `Config`."""
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Returns plain tables."""
+        """Return plain tables."""
 
 
 class Run:
-    """The folder of an existing run; `Run.create` makes a new one. Raises RunError if there is no run in it.
+    """The folder of an existing run; `Run.create` makes a new one. Without a run in it: RunError.
 
     **Arguments:** `path`: the folder.
     """
@@ -94,7 +94,7 @@ class Run:
 
     @functools.cached_property
     def config(self) -> Config:
-        """The settings. Raises RunError if this version of rru does not know one; `tables` has them unchecked."""
+        """The settings; RunError if this version of rru does not know one. `tables` has them unchecked."""
         if OWN_MODEL in self.tables:
             raise RunError(
                 f"{self.path}: is a run of a model of your own; only the call of `rru.fit` that began it can use it"
@@ -106,7 +106,7 @@ class Run:
 
     @classmethod
     def create(cls, path: Path | str, config: Tabled) -> Self:
-        """Creates the folder of a new run; raises RunError if the folder already has a run.
+        """Create the folder of a new run; raise RunError if the folder already has a run.
 
         **Arguments:**
 
@@ -128,7 +128,7 @@ class Run:
 
     @classmethod
     def create_or_open(cls, path: Path, config: Tabled) -> Self:
-        """Opens the run in a folder, or creates it. Safe if another process creates it at the same time."""
+        """Open the run in a folder, or create it. Safe if another process creates it at the same time."""
         try:
             return cls.create(path, config)
         except RunError:
@@ -136,7 +136,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the run's lock, so that no other process trains here; raises RunError if one does.
+        """Hold the run's lock, so that no other process trains here; raise RunError if one does.
 
         The operating system releases the lock when the process ends, even if it is killed.
         """
@@ -163,20 +163,20 @@ class Run:
         return RunStatus.RUNNING if is_locked(self.path / "lock") else RunStatus.STOPPED
 
     def result(self) -> Result | None:
-        """Returns the result; None if the run has not ended. Raises RunError if result.json is damaged."""
+        """Return the result; None if the run has not ended. Raise RunError if result.json is damaged."""
         content = self.result_content()
         return None if content is None else Result.from_json(content, self.path / RESULT)
 
     def result_content(self) -> dict[str, Any] | None:
-        """Returns the content of result.json unchecked, to show what can be shown of a damaged one."""
+        """Return the content of result.json unchecked, to show what can be shown of a damaged one."""
         return read_object(self.path / RESULT, REMOVE)
 
     def environment(self) -> dict[str, Any] | None:
-        """Returns the content of env.json; None if there is none."""
+        """Return the content of env.json; None if there is none."""
         return read_object(self.path / ENVIRONMENT)
 
     def note_environment(self, epoch: int, step: int) -> dict[str, Any]:
-        """Adds what has changed since the run was begun or last resumed to the `history` in env.json.
+        """Add what has changed since the run was begun or last resumed to the `history` in env.json.
 
         **Arguments:** `epoch`, `step`: how far the run is.
 
@@ -198,39 +198,39 @@ class Run:
         return changed
 
     def write_details(self, details: Mapping[str, Any]) -> None:
-        """Writes details.json, which the report shows."""
+        """Write details.json, which the report shows."""
         write_file(self.path / DETAILS, _json(details))
 
     def details(self) -> dict[str, Any]:
-        """Returns the content of details.json; empty if there is none."""
+        """Return the content of details.json; empty if there is none."""
         return read_object(self.path / DETAILS) or {}
 
     def about_data(self) -> dict[str, Any]:
-        """Returns what the run keeps about the user's own data; empty if it is on a data set of the catalogue."""
+        """Return what the run keeps about the user's own data; empty if it is on a data set of the catalogue."""
         return about_data(self.path)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Writes result.json, which ends the run."""
+        """Write result.json, which ends the run."""
         write_file(self.path / RESULT, json.dumps(_finite(result), indent=1, allow_nan=False).encode())
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Appends a line to metrics.jsonl."""
+        """Append a line to metrics.jsonl."""
         append_line(self.path / METRICS, _json(line))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Returns the lines of metrics.jsonl, without damaged ones."""
+        """Return the lines of metrics.jsonl, without damaged ones."""
         return [dict(line.content) for line in read_lines(self.path / METRICS, [])]
 
     def epochs(self, damages: list[str] | None = None) -> list[Epoch]:
-        """Returns the validation after each epoch, from metrics.jsonl.
+        """Return the validation after each epoch, from metrics.jsonl.
 
         **Arguments:** `damages`: a message for each damaged line is appended to it.
         """
         lines = read_lines(self.path / METRICS, [] if damages is None else damages)
-        return list(deque((epoch for line in lines if (epoch := epoch_of(line))), MOST_EPOCHS))
+        return list(deque((epoch for line in lines if (epoch := epoch_of(line))), MAX_EPOCHS))
 
     def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
-        """Removes what a resumed run writes again from metrics.jsonl: lines after this epoch and step.
+        """Remove what a resumed run writes again from metrics.jsonl: lines after this epoch and step.
 
         **Returns:** how many lines are left, and a message for each damaged line between them, which is removed too.
         """
@@ -247,17 +247,17 @@ class Run:
         return len(kept), damages[:known]
 
     def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Saves the weights after an epoch, with their validation scores."""
+        """Save the weights after an epoch, with their validation scores."""
         write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(about)})
 
     def keep_best(self, epochs: set[int]) -> None:
-        """Removes the saved weights of all epochs except these."""
+        """Remove the saved weights of all epochs except these."""
         for epoch in self.best_epochs:
             if epoch not in epochs:
                 shutil.rmtree(self._best(epoch), ignore_errors=True)
 
     def best(self, epoch: int, check: Callable[[Path], None] | None = None) -> dict[str, Tensor]:
-        """Loads the `state_dict` saved after an epoch (one of `best_epochs`); raises `Damaged` if it was changed.
+        """Load the `state_dict` saved after an epoch (one of `best_epochs`); raise `Damaged` if it was changed.
 
         **Arguments:** `check`: as for `read_folder`, such as `limited(model.state_dict())`.
         """
@@ -281,7 +281,7 @@ def _json(value: Any) -> bytes:
 
 
 def _finite(value: Any) -> Any:
-    """Returns the value with None in place of NaN and infinities, which JSON does not have."""
+    """Return the value with None in place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, Mapping):

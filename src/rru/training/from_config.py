@@ -1,4 +1,4 @@
-"""Builds task, model and optimiser from a config, and trains or evaluates them in a run folder."""
+"""Build task, model and optimiser from a config, and train or evaluate them in a run folder."""
 
 import json
 from collections.abc import Callable
@@ -40,13 +40,13 @@ class Assembled:
 
 
 def assemble(config: Config, data_dir: Place = None, device: str = "cpu") -> Assembled:
-    """Builds task, model and optimiser. The random initial weights are drawn with the seed `schedule.seed`.
+    """Build task, model and optimiser. The random initial weights are drawn with the seed `schedule.seed`.
 
     **Arguments:**
 
     - `config`: the settings, such as from `rru.settings.presets.load`.
     - `data_dir`: the data folder, as for `rru.data.load`.
-    - `device`: the device to put the model on; raises ValueError if torch does not have it.
+    - `device`: the device to put the model on; raise ValueError if torch does not have it.
     """
     place = _device(device)
     own = config.data.own if config.data else None
@@ -70,7 +70,7 @@ def _device(name: str) -> torch.device:
 
 
 def optimiser_of(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """Builds the optimiser of a model, with its gradient clipping."""
+    """Build the optimiser of a model, with its gradient clipping."""
     parameters, betas, decay = list(model.parameters()), (settings.beta1, settings.beta2), settings.weight_decay or 0.0
     if settings.name == "radam":
         clip = settings.clip if settings.clipping == "adaptive" else None
@@ -100,7 +100,7 @@ def train_config(
     stop: Callable[[], bool] = lambda: False,
     processes: Processes | None = None,
 ) -> Result:
-    """Trains a config in a folder; resumes the run there if it has the same config id, else raises RunError.
+    """Train a config in a folder; resume the run there if it has the same config id, else raise RunError.
 
     A resumed run keeps the logging and checkpoint intervals it was created with.
 
@@ -128,7 +128,7 @@ def train_config(
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:
-    """Returns all scores of a run's best weights on a split; raises RunError if the run has no best weights yet.
+    """Return all scores of a run's best weights on a split; raise RunError if the run has no best weights yet.
 
     **Arguments:**
 
@@ -147,7 +147,7 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
 
 
 def _ended(run: Run, watch: Watch | None) -> Result | None:
-    """Returns the result of a run that has ended; needs neither its data nor permission to write."""
+    """Return the result of a run that has ended; needs neither its data nor permission to write."""
     result = run.result()
     if result is None:
         return None
@@ -159,7 +159,7 @@ def _ended(run: Run, watch: Watch | None) -> Result | None:
 
 
 def _write_companions(run: Run, parts: Assembled) -> None:
-    """Writes the files needed to interpret the weights: vocabulary, facts about the user's data, user cell's source."""
+    """Write the files needed to interpret the weights: vocabulary, facts about the user's data, user cell's source."""
     vocabulary = getattr(parts.task, "vocabulary", None)
     if vocabulary is not None and not (run.path / VOCABULARY).exists():
         write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
@@ -177,7 +177,7 @@ def _write_companions(run: Run, parts: Assembled) -> None:
 
 
 def _existing_run(folder: Path, config: Config) -> Run | None:
-    """Opens the run in a folder; None if there is none. Raises RunError if it has another config or cell source."""
+    """Open the run in a folder; None if there is none. Raise RunError if it has another config or cell source."""
     if not has_config(folder):
         return None
     run = Run(folder)
@@ -189,7 +189,7 @@ def _existing_run(folder: Path, config: Config) -> Run | None:
 
 
 def _check_data(run: Run, own: OwnData) -> None:
-    """Checks that the user's data is divided as when the run began: an earlier version may have done it otherwise."""
+    """Check that the user's data is divided as when the run began: an earlier version may have done it otherwise."""
     counts, now = about_data(run.path).get("statistics"), own.statistics
     if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
         raise RunError(
@@ -199,7 +199,7 @@ def _check_data(run: Run, own: OwnData) -> None:
 
 
 def _check_cell(run: Run) -> None:
-    """Checks that the source of a user cell has not changed since the run began."""
+    """Check that the source of a user cell has not changed since the run began."""
     source, copy = user_cells.source(run.config.model.cell), run.path / CELL
     if source is not None and copy.exists() and read_file(copy, LIMIT) != source:
         raise RunError(

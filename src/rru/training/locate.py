@@ -1,4 +1,4 @@
-"""Locates runs: the folder for a config, and all runs below a folder."""
+"""Locate runs: the folder for a config, and all runs below a folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ PARTS = ("checkpoint", "best", "music", "tensorboard")  # folders inside a run, 
 
 
 def run_folder(config: Config, root: Path) -> Path:
-    """Returns the folder of a config's run: `<task>/<cell>/<id>` below `root`."""
+    """Return the folder of a config's run: `<task>/<cell>/<id>` below `root`."""
     return root.joinpath(config.task.name, config.model.cell, config.id)
 
 
 def find_runs(root: Path, damaged: Callable[[Path, FileError], None] | None = None) -> list[Run]:
-    """Finds all runs below a folder, sorted by path. Follows no links; a run that vanishes meanwhile is skipped.
+    """Find all runs below a folder, sorted by path. Follow no links; a run that vanishes meanwhile is skipped.
 
     **Arguments:**
 
@@ -47,7 +47,7 @@ def find_runs(root: Path, damaged: Callable[[Path, FileError], None] | None = No
 
 
 def _check_names(run: Run) -> None:
-    """Checks that a run has a task, cell and seed. Other settings are not checked: they may be from another version
+    """Check that a run has a task, cell and seed. Other settings are not checked: they may be from another version
     of rru or belong to a cell that is not registered here."""
     for table, name, kind in (("task", "name", str), ("model", "cell", str), ("schedule", "seed", int)):
         values = run.tables.get(table)

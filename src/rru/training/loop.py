@@ -41,7 +41,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     processes: Processes | None = None,
 ) -> Result:
-    """Trains a model until the run ends, from the start or from the run's last checkpoint.
+    """Train a model until the run ends, from the start or from the run's last checkpoint.
 
     With the same number of threads, the same config gives bit-identical results, however often the run was stopped or
     killed. This requires that `model` was initialised from a fixed seed. Afterwards the model holds the best weights,
@@ -116,7 +116,7 @@ class _Loop:
         return result
 
     def _begin(self) -> None:
-        """Resumes from the last checkpoint, or evaluates the untrained model."""
+        """Resume from the last checkpoint, or evaluate the untrained model."""
         checkpoint, damages = self.run.checkpoints.load(self.session.model.state_dict())
         self.processes.wait()  # until all have read it: the first process may then write another
         for damage in damages:
@@ -138,7 +138,7 @@ class _Loop:
         self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *about))
 
     def _untrained_loss(self) -> float:
-        """Returns the validation loss before training from metrics.jsonl; the counter may hold the first batch's."""
+        """Return the validation loss before training from metrics.jsonl; the counter may hold the first batch's."""
         before = [epoch.validation for epoch in self.run.epochs() if epoch.epoch == 0]
         return before[0].get("loss", self.progress.untrained_loss) if before else self.progress.untrained_loss
 
@@ -167,13 +167,13 @@ class _Loop:
         self._compare(checkpoint, "processes", self.processes.count, f"{digits}, and dropout masks differ")
 
     def _compare(self, checkpoint: Checkpoint, what: str, now: int, so: str) -> None:
-        """Notifies the user if the checkpoint was written with a different number of threads or processes."""
+        """Notify the user if the checkpoint was written with a different number of threads or processes."""
         before = checkpoint.state.get(what, now)
         if before != now:
             self._tell(Notice(f"resuming with {now} {what} instead of {before}: {so}"))
 
     def _epoch(self, stop: Callable[[], bool]) -> bool:
-        """Trains the rest of an epoch and validates. Returns True if stopped before the epoch's end."""
+        """Train the rest of an epoch and validate. Return True if stopped before the epoch's end."""
         batches = self.task.epoch(self.session.epoch_generator())
         while self.progress.index < len(batches):
             with self.progress.timed("data"):
@@ -192,7 +192,7 @@ class _Loop:
 
     @contextmanager
     def _proving(self) -> Iterator[None]:
-        """Turns errors of the first step after resuming into RunError: a forged checkpoint may hold anything."""
+        """Turn errors of the first step after resuming into RunError: a forged checkpoint may hold anything."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
@@ -249,7 +249,7 @@ class _Loop:
         self._tell(Evaluated(progress.epoch, progress.step, train_loss, scores, best, progress.best_epoch))
 
     def _test(self) -> dict[str, float]:
-        """Returns the test scores of the best weights; empty if there are none."""
+        """Return the test scores of the best weights; empty if there are none."""
         if not self.progress.best_epoch:
             return {}
         self.processes.wait()  # until the first has written them
@@ -288,7 +288,7 @@ class _Loop:
         self.progress.lines += 1
 
     def _tick(self) -> None:
-        """Adds the time since the last call to the run's total."""
+        """Add the time since the last call to the run's total."""
         now = time.monotonic()
         self.progress.seconds["total"] = self.progress.seconds.get("total", 0.0) + now - self.last_tick
         self.last_tick = now

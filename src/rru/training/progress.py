@@ -47,7 +47,7 @@ class Progress:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def count(self, loss: float, tokens: int) -> None:
-        """Counts a training step with this loss and number of time steps."""
+        """Count a training step with this loss and number of time steps."""
         if self.step == 0:
             self.untrained_loss = max(self.untrained_loss, loss)
         self.epoch_least = loss if self.index == 0 else min(self.epoch_least, loss)
@@ -59,7 +59,7 @@ class Progress:
         self.line_steps += 1
 
     def end(self, schedule: Schedule) -> str:
-        """Returns why the run is over; an empty string if it is not."""
+        """Return why the run is over; an empty string if it is not."""
         if self.diverged:
             return self.diverged
         if self.best_epoch and self.epoch - self.best_epoch >= schedule.patience:
@@ -67,7 +67,7 @@ class Progress:
         return f"all {schedule.epochs} epochs are done" if self.epoch >= schedule.epochs else ""
 
     def check_epoch(self) -> None:
-        """Sets `diverged` if the loss stayed above the untrained model's for the whole epoch."""
+        """Set `diverged` if the loss stayed above the untrained model's for the whole epoch."""
         if self.epoch_least > self.untrained_loss:
             self.diverged = (
                 f"the training loss was at least {self.epoch_least:.6g} throughout epoch {self.epoch}, "
@@ -76,7 +76,7 @@ class Progress:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Adds the time spent inside the `with` block to `seconds[what]`."""
+        """Add the time spent inside the `with` block to `seconds[what]`."""
         start = time.perf_counter()
         try:
             yield
@@ -85,7 +85,7 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Progress":
-        """Restores the counters from a checkpoint; raises RunError if a name or type differs."""
+        """Restore the counters from a checkpoint; raise RunError if a name or type differs."""
         known = {entry.name for entry in fields(cls)}
         if set(state) != known:
             raise RunError(f"a checkpoint's counters must be {sorted(known)}, got {sorted(state)}")
@@ -96,7 +96,7 @@ class Progress:
 
 
 def _is_like(start: Any, value: Any) -> bool:
-    """Returns whether a value has the type of a counter that begins with `start`."""
+    """Return whether a value has the type of a counter that begins with `start`."""
     if isinstance(start, dict):
         return isinstance(value, dict) and all(type(key) is str and _is_like(0.0, value[key]) for key in value)
     if isinstance(start, int):

@@ -55,7 +55,7 @@ class RAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Updates every tensor that has a gradient.
+        """Update every tensor that has a gradient.
 
         **Arguments:** `closure`: recomputes the gradients and returns the loss; optional.
 
@@ -75,7 +75,7 @@ class RAdam(Optimizer):
         return loss
 
     def _start(self, param: Tensor) -> None:
-        """Checks a tensor's gradient, and creates its optimiser state on the first step."""
+        """Check a tensor's gradient, and create its optimiser state on the first step."""
         assert param.grad is not None
         if param.grad.is_sparse or param.is_complex():
             kind = "sparse" if param.grad.is_sparse else str(param.dtype)
@@ -144,7 +144,7 @@ def _factors(t: int, beta1: float, beta2: float) -> _Factors:
 def _clip_scales(
     grads: list[Tensor], magnitudes: list[Tensor], factors: list[_Factors], clip: float | None
 ) -> list[float]:
-    """Returns the factor to scale each gradient by: 1 if its norm is within the limit or is NaN."""
+    """Return the factor to scale each gradient by: 1 if its norm is within the limit or is NaN."""
     if clip is None:
         return [1.0] * len(grads)
     norms = torch.stack(torch._foreach_norm(grads)).tolist()

@@ -10,7 +10,7 @@ from rru.training.run_files import count, is_number
 from rru.training.status import ENDED, RunStatus
 
 REMOVE = "; remove it, then `rru resume` trains the run again, from its last checkpoint or else from the start"
-SHOWN, MOST_SHOWN = 60, 500  # characters of a wrong value and of wrong names that an error shows
+SHOWN, MAX_SHOWN = 60, 500  # characters of a wrong value and of wrong names that an error shows
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Result:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], path: Path) -> "Result":
-        """Makes a result from the content of result.json; raises RunError, naming `path`, if a name or type differs."""
+        """Make a result from the content of result.json; raise RunError, naming `path`, if a name or type differs."""
         names = {field.name for field in fields(cls)}
         if set(content) != names:
             raise RunError(
                 f"{path}: must hold {', '.join(sorted(names))}; "
-                f"got {', '.join(sorted(content))[:MOST_SHOWN] or 'nothing'}{REMOVE}"
+                f"got {', '.join(sorted(content))[:MAX_SHOWN] or 'nothing'}{REMOVE}"
             )
         if wrong := wrong_values(content):
             raise RunError(f"{path}: {'; '.join(wrong.values())}{REMOVE}")
@@ -62,7 +62,7 @@ class Result:
 
 
 def wrong_values(content: Mapping[str, Any]) -> dict[str, str]:
-    """Returns what is wrong with the values of a result.json, by name. Missing and unknown names are not checked."""
+    """Return what is wrong with the values of a result.json, by name. Missing and unknown names are not checked."""
     return {
         name: f"must have {right} as {name}, got {_cut(content[name])}"
         for name, (check, right) in _CHECKS.items()

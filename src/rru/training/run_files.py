@@ -1,4 +1,4 @@
-"""Reads the files of run folders and exports. They may come from anyone: sizes are limited, types are checked.
+"""Read the files of run folders and exports. They may come from anyone: sizes are limited, types are checked.
 
 No other module opens these files; `tests/training/test_run_files.py` checks that.
 """
@@ -35,10 +35,10 @@ ABOUT_LIMIT = 4 << 20  # largest data.json, in bytes: thousands of series have a
 METRICS_LIMIT = 64 << 20  # largest metrics.jsonl that is shown, in bytes
 RESUMED_LIMIT = 1 << 30  # largest metrics.jsonl of a run that is resumed, in bytes
 LINE_LIMIT = 64 << 10  # longest line of metrics.jsonl, in bytes
-MOST_EPOCHS = 20_000  # epochs that are kept of metrics.jsonl, the last ones
-MOST_LINES = 100_000  # lines of metrics.jsonl that are shown, the first ones
-MOST_DAMAGES, GIVE_UP = 3, 1000  # damaged lines that are named, and after which the rest is not read
-LARGEST = 1e15  # counts: more cannot be real
+MAX_EPOCHS = 20_000  # epochs that are kept of metrics.jsonl, the last ones
+MAX_LINES = 100_000  # lines of metrics.jsonl that are shown, the first ones
+MAX_DAMAGES, GIVE_UP = 3, 1000  # damaged lines that are named, and after which the rest is not read
+MAX_COUNT = 1e15  # counts: more cannot be real
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,22 @@ class MetricsLine:
 
 
 def is_export(folder: Path) -> bool:
-    """Returns whether `rru export` made the folder. Version 0.1 wrote a manifest, later ones write config.json."""
+    """Return whether `rru export` made the folder. Version 0.1 wrote a manifest, later ones write config.json."""
     return (folder / EXPORT_CONFIG).exists() or (folder / MANIFEST).exists()
 
 
 def has_config(folder: Path) -> bool:
-    """Returns whether there is a run in a folder."""
+    """Return whether there is a run in a folder."""
     return (folder / CONFIG).exists()
 
 
 def has_result(folder: Path) -> bool:
-    """Returns whether a run has ended."""
+    """Return whether a run has ended."""
     return (folder / RESULT).exists()
 
 
 def last_change(folder: Path) -> float | None:
-    """Returns when a run was last changed, in seconds since 1970; None if it is gone."""
+    """Return when a run was last changed, in seconds since 1970; None if it is gone."""
     times = []
     for name in (RESULT, METRICS, CONFIG):
         try:
@@ -106,7 +106,7 @@ def last_change(folder: Path) -> float | None:
 
 
 def read_tables(folder: Path) -> toml.Tables:
-    """Returns the tables of config.toml, unchecked."""
+    """Return the tables of config.toml, unchecked."""
     path = folder / CONFIG
     try:
         return tomllib.loads(read_file(path, LIMIT).decode())
@@ -115,7 +115,7 @@ def read_tables(folder: Path) -> toml.Tables:
 
 
 def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, Any] | None:
-    """Returns the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
+    """Return the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
     try:
         content = parse_json(read_file(path, limit))
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, A
 
 
 def about_data(folder: Path, *, linked: bool = False) -> dict[str, Any]:
-    """Returns what a run or export keeps about the user's own data; empty if it is on a data set of the catalogue.
+    """Return what a run or export keeps about the user's own data; empty if it is on a data set of the catalogue.
 
     **Arguments:** `linked`: whether the file may be a link, as in downloads from the Hugging Face Hub.
     """
@@ -137,12 +137,12 @@ def about_data(folder: Path, *, linked: bool = False) -> dict[str, Any]:
 
 
 def linked_file(path: Path) -> Path:
-    """Returns where a link leads, or the path itself if it is none. Whether there is a file is not checked."""
+    """Return where a link leads, or the path itself if it is none. Whether there is a file is not checked."""
     return Path(os.path.realpath(path))
 
 
 def last_error(folder: Path) -> str:
-    """Returns the first line of the last attempt's error; empty if it did not fail."""
+    """Return the first line of the last attempt's error; empty if it did not fail."""
     try:
         return read_file(folder / ERROR, LIMIT).decode("utf-8", "replace").partition("\n")[0] or "unknown"
     except (OSError, Damaged):
@@ -150,7 +150,7 @@ def last_error(folder: Path) -> str:
 
 
 def read_lines(path: Path, damages: list[str], limit: int = METRICS_LIMIT) -> Iterator[MetricsLine]:
-    """Yields the lines of metrics.jsonl. Skips damaged lines; an incomplete last line is no damage.
+    """Yield the lines of metrics.jsonl. Skip damaged lines; an incomplete last line is no damage.
 
     **Arguments:**
 
@@ -161,8 +161,8 @@ def read_lines(path: Path, damages: list[str], limit: int = METRICS_LIMIT) -> It
     try:
         with open_file(path, limit) as file:
             for number, line in enumerate(_parsed(file, path, damages)):
-                if number == MOST_LINES and limit <= METRICS_LIMIT:
-                    damages.append(f"{path}: has more than {MOST_LINES} lines; the others are not shown")
+                if number == MAX_LINES and limit <= METRICS_LIMIT:
+                    damages.append(f"{path}: has more than {MAX_LINES} lines; the others are not shown")
                     return
                 yield line
     except FileNotFoundError:
@@ -183,7 +183,7 @@ def _parsed(file: IO[bytes], path: Path, damages: list[str]) -> Iterator[Metrics
         line = _line(text)
         if line is not None:
             yield line
-        elif len(damages) < MOST_DAMAGES:
+        elif len(damages) < MAX_DAMAGES:
             damages.append(f"{path}: line {number} is damaged and left out")
         else:
             more += 1
@@ -208,7 +208,7 @@ def _line(text: bytes) -> MetricsLine | None:
 
 
 def epoch_of(line: MetricsLine) -> Epoch | None:
-    """Returns the scores in a line; None if it does not close an epoch."""
+    """Return the scores in a line; None if it does not close an epoch."""
     if not line.closes_epoch:
         return None
     return Epoch(line.epoch, _scores(line.content.get("validation")), _scores(line.content.get("test")))
@@ -220,12 +220,12 @@ def _scores(values: Any) -> dict[str, float]:
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether a value is a finite number that fits a float."""
+    """Return whether a value is a finite number that fits a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
 
 
 def count(value: Any) -> int | None:
-    """Returns the value if it is a plausible count, else None."""
-    return value if type(value) is int and 0 <= value < LARGEST else None
+    """Return the value if it is a plausible count, else None."""
+    return value if type(value) is int and 0 <= value < MAX_COUNT else None

@@ -17,7 +17,7 @@ from rru.training.progress import Progress
 class Session:
     """Model, optimiser, counters, random generators, and the recurrent state carried from batch to batch.
 
-    Uses two random generators. Its own draws a seed for the batches of each epoch; torch's global one, which dropout
+    It has two random generators. Its own draws a seed for the batches of each epoch; torch's global one, which dropout
     uses, is seeded from it.
 
     **Arguments:** `model`; `optimiser`: over the model's parameters; `seed`: the random seed of training; `ema`: the
@@ -37,29 +37,29 @@ class Session:
         self._epoch_start = self._generator.get_state()
 
     def epoch_generator(self) -> torch.Generator:
-        """Returns a generator for the current epoch's batches, with the same seed on every call."""
+        """Return a generator for the current epoch's batches, with the same seed on every call."""
         self._generator.set_state(self._epoch_start)
         return torch.Generator().manual_seed(self._draw())
 
     def step(self) -> None:
-        """Updates the weights from their gradients, then their average."""
+        """Update the weights from their gradients, then their average."""
         self.optimiser.step()
         if self._average is not None:
             self._average.update(self.progress.step + 1)
 
     def evaluated_weights(self) -> AbstractContextManager[None]:
-        """Gives the model the weights to validate and keep inside a `with` block: their average, if there is one."""
+        """Give the model the weights to validate and keep inside a `with` block: their average, if there is one."""
         return nullcontext() if self._average is None else self._average.used()
 
     def close_epoch(self) -> None:
-        """Ends the current epoch: clears the carried state and its counters, and advances the epoch count."""
+        """End the current epoch: clear the carried state and its counters, and advance the epoch count."""
         self._epoch_start = self._generator.get_state()
         self.carried = None
         self.progress.epoch += 1
         self.progress.index, self.progress.epoch_loss = 0, 0.0
 
     def checkpoint(self, carried: Any) -> Checkpoint:
-        """Returns a checkpoint. Its tensors share memory with the live ones, so write it before training on.
+        """Return a checkpoint. Its tensors share memory with the live ones, so write it before training on.
 
         **Arguments:** `carried`: the carried state of the whole batch, over all processes.
         """
@@ -79,7 +79,7 @@ class Session:
         return Checkpoint(self.model.state_dict(), state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restores a checkpoint; raises RunError if it does not fit this model and optimiser."""
+        """Restore a checkpoint; raise RunError if it does not fit this model and optimiser."""
         state = checkpoint.state
         try:
             self.model.load_state_dict(checkpoint.model)

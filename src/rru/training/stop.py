@@ -1,4 +1,4 @@
-"""Stops cleanly on Ctrl-C or SIGTERM."""
+"""Stop cleanly on Ctrl-C or SIGTERM."""
 
 import signal
 import threading
@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def stopped_within(seconds: float, stop: Callable[[], bool]) -> bool:
-    """Waits up to `seconds`, polling `stop`. Returns True as soon as `stop()` does, False after `seconds`."""
+    """Wait up to `seconds`, polling `stop`. Return True as soon as `stop()` does, False after `seconds`."""
     end = time.monotonic() + seconds
     while not stop():
         left = end - time.monotonic()
@@ -23,7 +23,7 @@ def stopped_within(seconds: float, stop: Callable[[], bool]) -> bool:
 
 @contextmanager
 def stop_on_signals(tell: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Makes the first Ctrl-C or SIGTERM request a stop and the second interrupt at once. Main thread only.
+    """Make the first Ctrl-C or SIGTERM request a stop and the second interrupt at once. Main thread only.
 
     **Arguments:** `tell`: called once when a stop is requested, to say so: a step or a validation may take a while.
 

@@ -1,4 +1,4 @@
-"""Writes losses and scores as TensorBoard event files in the run folder."""
+"""Write losses and scores as TensorBoard event files in the run folder."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from rru.training.events import Ended, Evaluated, Event, Started, Stepped, Watch
 
 
 def tensorboard(folder: Path, watch: Watch) -> Watch:
-    """Returns a watcher that writes to `tensorboard/` in the run folder and passes each event on to `watch`.
+    """Return a watcher that writes to `tensorboard/` in the run folder and passes each event on to `watch`.
 
     When a run resumes, TensorBoard hides the points written after the checkpoint.
 

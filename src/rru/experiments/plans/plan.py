@@ -1,4 +1,4 @@
-"""Loads the plans of `plans.toml` as lists of runs."""
+"""Load the plans of `plans.toml` as lists of runs."""
 
 import itertools
 import re
@@ -80,23 +80,23 @@ class Plan:
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all plans."""
+    """Return the names of all plans."""
     return tuple(_read()["plans"])
 
 
 def tasks(name: str, preset: str = "paper") -> tuple[str, ...]:
-    """Returns all tasks a plan can be loaded for, its default tasks first."""
+    """Return all tasks a plan can be loaded for, its default tasks first."""
     parts = _parts(name, preset)
     return tuple(dict.fromkeys([task for part in parts for task in part["tasks"]] + _more(parts)))
 
 
 def number_text(value: float) -> str:
-    """Formats the value of an axis: `0.0013`, `15,000,000`."""
+    """Format the value of an axis: `0.0013`, `15,000,000`."""
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
-    """Parses seeds from a text such as `0,1,2`, `0-4` or `0-2,7`, without duplicates; ValueError if it is malformed."""
+    """Parse seeds from a text such as `0,1,2`, `0-4` or `0-2,7`, without duplicates; ValueError if it is malformed."""
     seeds: dict[int, None] = {}
     for part in text.split(","):
         found = re.fullmatch(r"\s*([0-9]{1,19})(?:-([0-9]{1,19}))?\s*", part)
@@ -117,7 +117,7 @@ def load(
     tasks: Iterable[str] | None = None,
     seeds: Iterable[int] = (0,),
 ) -> Plan:
-    """Loads a plan; raises ValueError for an unknown plan, preset, cell or task.
+    """Load a plan; raise ValueError for an unknown plan, preset, cell or task.
 
     **Arguments:**
 
@@ -155,7 +155,7 @@ def compare(
     seeds: Iterable[int] = (0,),
     changes: Iterable[str] = (),
 ) -> Plan:
-    """Returns the plan that compares cells on a user's own data, with equally many parameters.
+    """Return the plan that compares cells on a user's own data, with equally many parameters.
 
     **Arguments:**
 
@@ -180,7 +180,7 @@ def compare(
 def _runs(
     part: Mapping[str, Any], preset: str, task: str, line: str, about: dict[str, Any], seeds: Sequence[int]
 ) -> Iterator[PlannedRun]:
-    """Yields the runs of a line on a task, one for each point and seed."""
+    """Yield the runs of a line on a task, one for each point and seed."""
     cell = about["cell"]
     of_line = {name: value for name, value in about.items() if name != "cell"}
     tables = [part.get("set", {}), part.get(task, {}), part.get(cell, {}), of_line]
@@ -193,7 +193,7 @@ def _runs(
 
 
 def _table(name: str, preset: str) -> dict[str, Any]:
-    """Returns a plan's table for a preset, merged over the plan it follows, if any."""
+    """Return a plan's table for a preset, merged over the plan it follows, if any."""
     table = dict(_read()["plans"][name])
     if "follows" in table:
         table = presets.merged(_read()["plans"][table.pop("follows")], table)
@@ -202,7 +202,7 @@ def _table(name: str, preset: str) -> dict[str, Any]:
 
 
 def _parts(name: str, preset: str) -> list[dict[str, Any]]:
-    """Returns the tables of a plan's parts, or its own table if it has no parts."""
+    """Return the tables of a plan's parts, or its own table if it has no parts."""
     table = _table(presets.choice("plan", name, names()), presets.choice("preset", preset, PRESETS))
     return [_table(part, preset) | {"lines": table["lines"]} for part in table.get("parts", ())] or [table]
 
@@ -212,7 +212,7 @@ def _more(parts: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _filtered(what: str, asked: Iterable[str] | None, usual: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names asked for, in the plan's order; the usual ones if `asked` is None."""
+    """Return the names asked for, in the plan's order; the usual ones if `asked` is None."""
     usual, more = tuple(dict.fromkeys(usual)), tuple(more)
     if asked is None:
         return usual

@@ -1,4 +1,4 @@
-"""Runs plans: in local processes (`workers.py`) or on a Ray cluster (`cluster.py`)."""
+"""Run plans: in local processes (`workers.py`) or on a Ray cluster (`cluster.py`)."""
 
 from rru.experiments.running.events import Outcome, PlanEvent, PlanWatch, RunLost, RunReported, RunStarted
 from rru.experiments.running.states import RunState, run_state, to_do

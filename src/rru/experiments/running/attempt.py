@@ -1,4 +1,4 @@
-"""Trains one run of a plan in this process. `workers.py` and `cluster.py` both call `attempt`."""
+"""Train one run of a plan in this process. `workers.py` and `cluster.py` both call `attempt`."""
 
 import traceback
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def attempt(
     watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Trains a run in this process. Any exception becomes a `FAILED` outcome and is recorded in the folder.
+    """Train a run in this process. Any exception becomes a `FAILED` outcome and is recorded in the folder.
 
     **Arguments:**
 
@@ -55,24 +55,24 @@ def attempt(
 
 
 def ended(planned: PlannedRun, result: Result) -> Outcome:
-    """Returns the outcome of a run that was trained, now or earlier."""
+    """Return the outcome of a run that was trained, now or earlier."""
     return Outcome(planned, result.status, result, result.reason)
 
 
 def busy(planned: PlannedRun) -> Outcome:
-    """Returns the outcome of a run that another process is training."""
+    """Return the outcome of a run that another process is training."""
     return Outcome(planned, RunStatus.RUNNING, message="another process is training it")
 
 
 def record(folder: Path, message: str, details: str = "") -> None:
-    """Writes an error to the run folder; does nothing if the folder cannot be written to."""
+    """Write an error to the run folder; do nothing if the folder cannot be written to."""
     with suppress(FileError, OSError):
         folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / ERROR, f"{message}\n\n{details}".encode())
 
 
 def error_text(error: Exception) -> str:
-    """Returns an error as one line, with its type unless the message is clear without it."""
+    """Return an error as one line, with its type unless the message is clear without it."""
     text = " ".join(str(error).split())
     if isinstance(error, DataError | FileError | ValueError | OSError) and text:
         return text
@@ -80,7 +80,7 @@ def error_text(error: Exception) -> str:
 
 
 def is_busy(folder: Path) -> bool:
-    """Returns whether a process is training in the folder."""
+    """Return whether a process is training in the folder."""
     try:
         return Run(folder).status == RunStatus.RUNNING
     except (FileError, OSError):

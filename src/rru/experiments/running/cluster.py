@@ -1,4 +1,4 @@
-"""Runs a plan on a Ray cluster.
+"""Run a plan on a Ray cluster.
 
 Each run is a Ray task: Ray chooses its node, and restarts it elsewhere if its process or node dies. Nodes need not
 share files with the coordinator. An actor on the coordinator's node, the keeper, is the only one to access the run
@@ -57,9 +57,9 @@ def run(
     watch: PlanWatch = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
-    """Trains runs of a plan on a Ray cluster until all have ended or failed.
+    """Train runs of a plan on a Ray cluster until all have ended or failed.
 
-    Raises RunError if the cluster cannot be reached or is lost.
+    Raise RunError if the cluster cannot be reached or is lost.
 
     **Arguments:**
 
@@ -94,7 +94,7 @@ def run(
 
 
 def _followed(tasks: dict[Any, PlannedRun], keeper: Any, watch: PlanWatch, stop: Callable[[], bool]) -> list[Outcome]:
-    """Waits for the tasks, reports events to `watch`, and returns the outcomes of those that were started."""
+    """Wait for the tasks, report events to `watch`, and return the outcomes of those that were started."""
     outcomes: list[Outcome] = []
     begun: set[str] = set()
     asked = False
@@ -141,7 +141,7 @@ class Keeper:
         self.stopping = False
 
     def begin(self, planned: PlannedRun, place: str) -> tuple[int, dict[str, bytes]] | Outcome:
-        """Locks a run for a task.
+        """Lock a run for a task.
 
         **Returns:** the number of this attempt, which the task must pass to `take` and `finish`, and the files to
         resume from; or an outcome, if the run cannot or need not be trained.
@@ -168,7 +168,7 @@ class Keeper:
         return self.attempts[planned.id], files if begun else {}
 
     def take(self, planned: PlannedRun, number: int, event: Event | None, changes: transfer.Changes | None) -> bool:
-        """Records an event of a run and writes its changed files; ignores attempts that were replaced.
+        """Record an event of a run and write its changed files; ignore attempts that were replaced.
 
         **Returns:** whether the task must stop.
         """
@@ -181,18 +181,18 @@ class Keeper:
         return self.stopping
 
     def finish(self, planned: PlannedRun, number: int, changes: transfer.Changes) -> None:
-        """Writes the last changes and unlocks the run."""
+        """Write the last changes and unlock the run."""
         self.take(planned, number, None, changes)
         if self.attempts.get(planned.id) == number and (lock := self.locks.pop(planned.id, None)):
             lock.close()
 
     def news(self) -> list[PlanEvent]:
-        """Returns the events since the last call."""
+        """Return the events since the last call."""
         news, self.events = self.events, []
         return news
 
     def stop(self) -> None:
-        """Makes each task stop the next time it reports, and keeps new ones from starting."""
+        """Make each task stop the next time it reports, and keep new ones from starting."""
         self.stopping = True
 
 
@@ -229,7 +229,7 @@ def _train(
 
 
 def _asked(reference: Any) -> Any:
-    """Waits for the keeper's answer in another thread: if a task's own thread waits, Ray lends its CPU to others."""
+    """Wait for the keeper's answer in another thread: if a task's own thread waits, Ray lends its CPU to others."""
     with ThreadPoolExecutor(1) as threads:
         try:
             return threads.submit(ray.get, reference).result()
@@ -238,14 +238,14 @@ def _asked(reference: Any) -> Any:
 
 
 def _cause(error: Exception) -> Exception:
-    """Returns the exception raised in a task or in the keeper, without Ray's wrapper."""
+    """Return the exception raised in a task or in the keeper, without Ray's wrapper."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, Exception) else error
 
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[None]:
-    """Connects to the cluster inside the `with` block; keeps an existing connection."""
+    """Connect to the cluster inside the `with` block; keep an existing connection."""
     if ray.is_initialized():
         yield
         return
@@ -262,7 +262,7 @@ def _connected(address: str | None) -> Iterator[None]:
 
 
 def _check(address: str | None) -> None:
-    """Raises at once if the address is malformed or cannot be reached; Ray would retry for minutes."""
+    """Raise at once if the address is malformed or cannot be reached; Ray would retry for minutes."""
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")

@@ -1,4 +1,4 @@
-"""Estimates how long the rest of a plan takes, from ended runs or else from this machine's speed."""
+"""Estimate how long the rest of a plan takes, from ended runs or else from this machine's speed."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ from rru.training import ENDED, Result, find_runs
 TRAIN_FLOP, EVALUATE_FLOP = 6, 2  # per parameter and time step: forward and backward pass; forward pass only
 PATIENCES = 7  # epochs of a run, as a multiple of its patience: at the paper's settings, ours took 5 to 10
 MEASURED_PARAMETERS, MEASURED_TOKENS, MEASURED_FLOP = 1_000_000, 1000, 1e9  # limits that keep a measurement short
-LEAST_STEPS, MOST_STEPS = 2, 64  # time steps of a measurement
+MIN_STEPS, MAX_STEPS = 2, 64  # time steps of a measurement
 IMAGE_STEPS = 784
 _COUNTED = {  # what a data set counts as time steps, and what a limit counts
     "music": ("steps", "pieces"),
@@ -56,9 +56,9 @@ class Estimate:
 
 
 def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: Path, speed: Speed) -> list[Estimate]:
-    """Estimates the time left for each run that has no result.
+    """Estimate the time left for each run that has no result.
 
-    Uses ended runs with the same cell, task settings, epoch limit and patience: their mean number of epochs, minus the
+    Use ended runs with the same cell, task settings, epoch limit and patience: their mean number of epochs, minus the
     epochs done, times their seconds per epoch and parameter, times the run's budget. If there are none, it divides the
     run's FLOP by the machine's speed, for as many epochs as other cells took on average, or `PATIENCES` times the
     patience.
@@ -89,7 +89,7 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
 
 
 def epoch_flop(entry: PlannedRun) -> float | None:
-    """Returns the FLOP of an epoch and its validation, from the budget and time steps; None if these are unknown."""
+    """Return the FLOP of an epoch and its validation, from the budget and time steps; None if these are unknown."""
     steps = [_steps(entry.config, split) for split in (0, 1)]
     if None in steps:
         return None
@@ -98,7 +98,7 @@ def epoch_flop(entry: PlannedRun) -> float | None:
 
 
 def _steps(config: Config, split: int) -> float | None:
-    """Returns the time steps of the train (0) or valid (1) split, up to its limit, from the catalogue's counts.
+    """Return the time steps of the train (0) or valid (1) split, up to its limit, from the catalogue's counts.
 
     None if the catalogue has no counts.
     """
@@ -117,7 +117,7 @@ def _steps(config: Config, split: int) -> float | None:
 
 
 def _about(config: Config) -> Mapping[str, Any]:
-    """Returns the counts of a data set, or all about the user's own data; no counts if that cannot be read."""
+    """Return the counts of a data set, or all about the user's own data; no counts if that cannot be read."""
     if config.data is None:
         return {"statistics": data.data_set(config.task.name).statistics}
     return _about_own(config.data)
@@ -132,14 +132,14 @@ def _about_own(settings: DataSettings) -> Mapping[str, Any]:
 
 
 class MeasuredSpeed:
-    """Measures the FLOP per second of training with one thread, once per kind of data and cell, a tenth of a second
+    """Measure the FLOP per second of training with one thread, once per kind of data and cell, a tenth of a second
     each."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], float | None] = {}
 
     def __call__(self, entry: PlannedRun) -> float | None:
-        """Returns the speed for a run; None if it cannot be measured."""
+        """Return the speed for a run; None if it cannot be measured."""
         key = (entry.config.kind, entry.cell)
         if key not in self.known:
             self.known[key] = _measured(entry)
@@ -147,7 +147,7 @@ class MeasuredSpeed:
 
 
 def _measured(entry: PlannedRun) -> float | None:
-    """Measures the speed of a training pass over a short batch, with a small model of the run's task and cell."""
+    """Measure the speed of a training pass over a short batch, with a small model of the run's task and cell."""
     options, batch = dict(entry.config.tables()["model"]), entry.config.task.batch_size
     cell, budget = options.pop("cell"), min(options.pop("budget"), MEASURED_PARAMETERS)
     about = _about(entry.config)
@@ -158,14 +158,14 @@ def _measured(entry: PlannedRun) -> float | None:
         except (KeyError, ValueError, RuntimeError):  # KeyError: own data that cannot be read
             return None
         flop = TRAIN_FLOP * count_parameters(model) * batch  # of a time step
-        steps = min(max(round(MEASURED_FLOP / flop), LEAST_STEPS), MOST_STEPS)
+        steps = min(max(round(MEASURED_FLOP / flop), MIN_STEPS), MAX_STEPS)
         inputs = _inputs(model, steps, batch)
         return float(flop * steps / min(_train_seconds(model, inputs) for _ in range(2)))  # the first pass is slow
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Uses one thread inside the `with` block: the time that several take together depends on what else runs."""
+    """Use one thread inside the `with` block: the time that several take together depends on what else runs."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -175,21 +175,21 @@ def _one_thread() -> Iterator[None]:
 
 
 def _inputs(model: tasks.Recurrent, steps: int, batch: int) -> Tensor:
-    """Returns zero inputs for a model, (T, B) or (T, B, features)."""
+    """Return zero inputs for a model, (T, B) or (T, B, features)."""
     if model.embedding is None:
         return torch.zeros(steps, batch, model.layers.input_size)
     return torch.zeros(steps, batch, dtype=torch.int64)
 
 
 def _train_seconds(model: nn.Module, inputs: Tensor) -> float:
-    """Returns the processor's time, not the clock's: other processes do not change it."""
+    """Return the processor's time, not the clock's: other processes do not change it."""
     start = time.process_time()
     model(inputs)[0].sum().backward()
     return time.process_time() - start
 
 
 def _ended(of_tasks: Iterable[str], root: Path) -> list[tuple[Config, Result]]:
-    """Returns config and result of all ended runs on these tasks; skips runs that cannot be read."""
+    """Return config and result of all ended runs on these tasks; skips runs that cannot be read."""
     found = []
     for task in sorted(of_tasks):
         for run in find_runs(root / task, lambda folder, error: None):
@@ -200,7 +200,7 @@ def _ended(of_tasks: Iterable[str], root: Path) -> list[tuple[Config, Result]]:
 
 
 def _rate(results: Sequence[Result]) -> tuple[float, float] | None:
-    """Returns the mean number of epochs and the seconds per epoch and parameter; None if no epochs were trained."""
+    """Return the mean number of epochs and the seconds per epoch and parameter; None if no epochs were trained."""
     work = sum(result.epochs * result.parameters for result in results)
     if not work:
         return None  # no results, or all diverged in their first epoch
@@ -209,11 +209,11 @@ def _rate(results: Sequence[Result]) -> tuple[float, float] | None:
 
 
 def _kind(config: Config) -> str:
-    """Returns a key that is equal for runs with the same time per epoch and parameter."""
+    """Return a key that is equal for runs with the same time per epoch and parameter."""
     return json.dumps([config.model.cell, _schedule(config)], sort_keys=True)
 
 
 def _schedule(config: Config) -> str:
-    """Returns a key that is equal for runs that train for about the same number of epochs."""
+    """Return a key that is equal for runs that train for about the same number of epochs."""
     schedule = [config.schedule.epochs, config.schedule.patience]
     return json.dumps([config.tables()["task"], schedule], sort_keys=True)

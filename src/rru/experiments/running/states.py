@@ -37,7 +37,7 @@ class RunState:
 
 
 def run_state(planned: PlannedRun, root: Path, results: Iterable[Path] = ()) -> RunState:
-    """Read the state of a run. Changes nothing.
+    """Read the state of a run. Change nothing.
 
     **Arguments:**
 

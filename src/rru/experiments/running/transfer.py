@@ -1,4 +1,4 @@
-"""Sends the changes in a run folder from the node that trains to the node that keeps the run.
+"""Send the changes in a run folder from the node that trains to the node that keeps the run.
 
 A folder is read only while no process writes to it, so the files sent are always a state the run can resume from. The
 receiver writes them in an order that keeps its folder resumable at every moment: the best weights, then metrics.jsonl,
@@ -20,7 +20,7 @@ from rru.training.run_files import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR
 _FILES = (ENVIRONMENT, METRICS, RESULT, DETAILS, VOCABULARY, ABOUT_DATA, CELL, ERROR)
 _FOLDERS = ("best", "checkpoint")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*){0,2}")
-LARGEST = 8 << 30  # bytes of a file: weights that fit a machine
+MAX_FILE_SIZE = 8 << 30  # bytes of a file: weights that fit a machine
 _ORDER = ("best", METRICS, "checkpoint")  # then all other files, then the result
 _LAST = RESULT
 
@@ -40,7 +40,7 @@ class Changes:
 
 
 class Sender:
-    """Finds the files that changed in a folder since the last call.
+    """Find the files that changed in a folder since the last call.
 
     **Arguments:** `folder`: the run folder; files already in it count as sent.
     """
@@ -50,38 +50,38 @@ class Sender:
         self.known = self._marks()
 
     def changes(self) -> Changes:
-        """Returns the changes since the last call. Call only while no process writes to the folder."""
+        """Return the changes since the last call. Call only while no process writes to the folder."""
         marks = self._marks()
         new = [name for name, mark in marks.items() if self.known.get(name) != mark]
         self.known = marks
-        return Changes({name: read_file(self.folder / name, LARGEST) for name in new}, frozenset(marks))
+        return Changes({name: read_file(self.folder / name, MAX_FILE_SIZE) for name in new}, frozenset(marks))
 
     def _marks(self) -> dict[str, tuple[int, ...]]:
-        """Returns inode, size and modification time of each file, to detect changes."""
+        """Return inode, size and modification time of each file, to detect changes."""
         found = {name: (self.folder / name).stat() for name in names_in(self.folder)}
         return {name: (about.st_ino, about.st_size, about.st_mtime_ns) for name, about in found.items()}
 
 
 def names_in(folder: Path) -> list[str]:
-    """Returns the names of the files in a run folder that may be sent, sorted; without links."""
+    """Return the names of the files in a run folder that may be sent, sorted; without links."""
     paths = [place / name for place, names in walk(folder) for name in names]
     files = [path.relative_to(folder).as_posix() for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     return sorted(filter(_belongs, files))
 
 
 def _belongs(name: str) -> bool:
-    """Returns whether a run writes a file of this name, and it can be sent."""
+    """Return whether a run writes a file of this name, and it can be sent."""
     inside = name.partition("/")[0] in _FOLDERS and "/" in name
     return (inside or name in _FILES) and _NAME.fullmatch(name) is not None
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Returns all files needed to resume a run on another node, by name."""
-    return {name: read_file(folder / name, LARGEST) for name in names_in(folder)}
+    """Return all files needed to resume a run on another node, by name."""
+    return {name: read_file(folder / name, MAX_FILE_SIZE) for name in names_in(folder)}
 
 
 def write(folder: Path, changes: Changes) -> None:
-    """Applies changes to a folder; raises RunError for a file name that could point outside it.
+    """Apply changes to a folder; raise RunError for a file name that could point outside it.
 
     **Arguments:**
 
@@ -107,12 +107,12 @@ def write(folder: Path, changes: Changes) -> None:
 
 
 def _part(name: str) -> str:
-    """Returns the unit a file is written with: itself, or the folder of its checkpoint or best weights."""
+    """Return the unit a file is written with: itself, or the folder of its checkpoint or best weights."""
     return "/".join(PurePosixPath(name).parts[:2])
 
 
 def _in_order(parts: Iterable[str]) -> list[str]:
-    """Sorts parts into writing order. The newest checkpoint goes first: an older one's best weights may be gone."""
+    """Sort parts into writing order. The newest checkpoint goes first: an older one's best weights may be gone."""
 
     def place(part: str) -> int:
         top = PurePosixPath(part).parts[0]

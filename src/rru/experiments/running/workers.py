@@ -1,4 +1,4 @@
-"""Runs a plan in local worker processes.
+"""Run a plan in local worker processes.
 
 Each worker is a spawned process that trains one run after another, because importing torch takes seconds. The
 coordinator sends it one run at a time through a pipe and receives its events. If a worker is killed, the others go on,
@@ -44,7 +44,7 @@ def run(
     watch: PlanWatch = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
-    """Trains runs of a plan in worker processes until all have ended or failed.
+    """Train runs of a plan in worker processes until all have ended or failed.
 
     **Arguments:**
 
@@ -77,7 +77,7 @@ def run(
 
 
 def threads_each(workers: int) -> int:
-    """Returns torch's number of threads divided by the number of workers, at least 1."""
+    """Return torch's number of threads divided by the number of workers, at least 1."""
     return max(torch.get_num_threads() // workers, 1)
 
 
@@ -94,12 +94,12 @@ class _Worker:
         theirs.close()  # so that the worker's death closes the connection
 
     def dismiss(self) -> None:
-        """Tells the worker to end after its current step."""
+        """Tell the worker to end after its current step."""
         with suppress(OSError):
             self.connection.send(None)
 
     def death(self) -> str:
-        """Waits for the process to end and returns how it ended, as text."""
+        """Wait for the process to end and return how it ended, as text."""
         self.process.join()
         code = self.process.exitcode or 0
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
@@ -107,7 +107,7 @@ class _Worker:
 
 @contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Blocks SIGINT inside the `with` block. Does nothing on Windows, which has no signal masks."""
+    """Block SIGINT inside the `with` block. Do nothing on Windows, which has no signal masks."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -133,7 +133,7 @@ class _Pool:
         return [worker for worker in self.workers if worker.planned]
 
     def give(self, planned: PlannedRun) -> None:
-        """Sends a run to an idle worker, or to a new one if none is idle."""
+        """Send a run to an idle worker, or to a new one if none is idle."""
         idle = [worker for worker in self.workers if not worker.planned]
         if not idle:
             idle.append(_Worker(self.threads))
@@ -144,7 +144,7 @@ class _Pool:
         self.watch(RunStarted(planned))
 
     def listen(self) -> list[PlannedRun]:
-        """Handles one message from each worker that sent some, waiting up to `GLANCE` seconds for the first.
+        """Handle one message from each worker that sent some, waiting up to `GLANCE` seconds for the first.
 
         **Returns:** the runs to try again because their worker died.
         """
@@ -186,7 +186,7 @@ class _Pool:
         self.watch(outcome)
 
     def dismiss(self, *, join: bool = False) -> None:
-        """Tells all workers to end after their current step; with `join`, waits up to `GRACE` seconds for each."""
+        """Tell all workers to end after their current step; with `join`, wait up to `GRACE` seconds for each."""
         if not self.dismissed:
             for worker in self.workers:
                 worker.dismiss()
@@ -196,7 +196,7 @@ class _Pool:
                 worker.process.join(GRACE)
 
     def kill(self) -> None:
-        """Kills all remaining workers."""
+        """Kill all remaining workers."""
         for worker in self.workers:
             worker.process.kill()
             worker.process.join()
@@ -230,7 +230,7 @@ def _serve(connection: Connection, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ends a worker that is still alive `GRACE` seconds after its coordinator died. Runs can be killed safely."""
+    """End a worker that is still alive `GRACE` seconds after its coordinator died. Runs can be killed safely."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

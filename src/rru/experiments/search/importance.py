@@ -1,4 +1,4 @@
-"""Draws the importance of each setting in a study."""
+"""Draw the importance of each setting in a study."""
 
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
@@ -8,7 +8,7 @@ _TOP = 50
 
 
 def figure(importances: Mapping[str, float], title: str) -> str:
-    """Returns an SVG bar chart with a bar for each setting, most important first.
+    """Return an SVG bar chart with a bar for each setting, most important first.
 
     **Arguments:**
 

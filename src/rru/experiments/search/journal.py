@@ -1,4 +1,4 @@
-"""Stores a study in Optuna's journal, a file of JSON lines, so that it survives killed processes."""
+"""Store a study in Optuna's journal, a file of JSON lines, so that it survives killed processes."""
 
 import os
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class _Lock(JournalFileOpenLock):
 
 
 def _mend(journal: Path) -> None:
-    """Removes an incomplete last line. The caller must hold the lock, so that no process is still writing it."""
+    """Remove an incomplete last line. The caller must hold the lock, so that no process is still writing it."""
     with journal.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(end - 1, 0))
@@ -42,7 +42,7 @@ def _mend(journal: Path) -> None:
 
 
 def storage(journal: Path) -> JournalStorage:
-    """Opens or creates the storage of a study, which contains no pickles; raises FileError if it cannot be read."""
+    """Open or create the storage of a study, which contains no pickles; raise FileError if it cannot be read."""
     if journal.is_symlink() or journal.exists():
         size = own_file(journal).stat().st_size
         if size > LIMIT:
@@ -57,7 +57,7 @@ def storage(journal: Path) -> JournalStorage:
 
 @contextmanager
 def readable(journal: Path) -> Iterator[None]:
-    """Turns what Optuna raises for a damaged journal inside the `with` block into FileError."""
+    """Turn what Optuna raises for a damaged journal inside the `with` block into FileError."""
     try:
         yield
     except ERRORS as error:

@@ -44,7 +44,7 @@ class Proposals:
         self._study: optuna.Study | None = None
 
     def trials(self) -> list[FrozenTrial]:
-        """Returns all trials so far, in order. A trial is `RUNNING` from its proposal until `tell` ends it."""
+        """Return all trials so far, in order. A trial is `RUNNING` from its proposal until `tell` ends it."""
         if not self._journal.exists():
             return []
         with readable(self._journal):
@@ -55,7 +55,7 @@ class Proposals:
             return found
 
     def extend(self, count: int) -> list[FrozenTrial]:
-        """Proposes the next generation, or the rest of a partial one, if all earlier generations have ended.
+        """Propose the next generation, or the rest of a partial one, if all earlier generations have ended.
 
         **Arguments:** `count`: the total number of trials; no more are proposed.
 
@@ -73,7 +73,7 @@ class Proposals:
         return self.trials()
 
     def tell(self, number: int, value: float | None) -> None:
-        """Ends a trial and records its value.
+        """End a trial and record its value.
 
         **Arguments:**
 
@@ -86,15 +86,15 @@ class Proposals:
             self._load().tell(number, value)
 
     def fail(self, number: int) -> None:
-        """Ends a trial that cannot be run."""
+        """End a trial that cannot be run."""
         self._load().tell(number, state=TrialState.FAIL)
 
     def earlier(self, number: int) -> list[FrozenTrial]:
-        """Returns the trials of all generations before that of the given trial."""
+        """Return the trials of all generations before that of the given trial."""
         return self.trials()[: number // GENERATION * GENERATION]
 
     def replayed(self, trials: list[FrozenTrial], generation: int = 0) -> optuna.Study:
-        """Returns an in-memory study with only these trials."""
+        """Return an in-memory study with only these trials."""
         seed = int(np.random.SeedSequence([self.seed, generation]).generate_state(1)[0])
         sampler = TPESampler(seed=seed, n_startup_trials=GENERATION)
         pruner = optuna.pruners.MedianPruner(n_startup_trials=GENERATION // 2)
@@ -103,7 +103,7 @@ class Proposals:
         return study
 
     def importances(self) -> dict[str, float]:
-        """Returns the importance of each setting for being in the best quarter of trials, summing to 1.
+        """Return the importance of each setting for being in the best quarter of trials, summing to 1.
 
         Empty if it cannot be computed.
         """
@@ -120,7 +120,7 @@ class Proposals:
                 return {}
 
     def _generation(self, before: list[FrozenTrial], count: int) -> list[dict[str, float]]:
-        """Returns the first `count` proposals of the generation that follows the trials `before`."""
+        """Return the first `count` proposals of the generation that follows the trials `before`."""
         study = self.replayed(before, len(before) // GENERATION)
         asked = [study.ask(self.distributions).params for _ in range(count)]
         return [{name: tidied(value) for name, value in values.items()} for values in asked]  # bounds are tidied too

@@ -1,4 +1,4 @@
-"""Ends unpromising trials early."""
+"""End unpromising trials early."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from rru.training.run_files import has_config
 
 
 class Pruner:
-    """Decides whether to prune a trial: whether it is worse than the median of earlier trials at the same epoch.
+    """Decide whether to prune a trial: whether it is worse than the median of earlier trials at the same epoch.
 
     It replays the epochs a run completed before it was killed. It also replays a run that has ended because a study
     without pruning had the same config, so the decision is the same as if the run had been watched.
@@ -30,13 +30,13 @@ class Pruner:
             self.see(epoch, values[epoch])
 
     def see(self, epoch: int, value: float) -> None:
-        """Reports the value after an epoch and updates `prunes`."""
+        """Report the value after an epoch and update `prunes`."""
         self._trial.report(value, epoch)
         self.prunes = self.prunes or self._trial.should_prune()
 
 
 def epoch_values(folder: Path, metric: str) -> dict[int, float]:
-    """Returns the validation score of each completed epoch of a run; empty if there is no run."""
+    """Return the validation score of each completed epoch of a run; empty if there is no run."""
     if not has_config(folder):
         return {}
     epochs = [epoch for epoch in Run(folder).epochs() if epoch.epoch > 0 and metric in epoch.validation]

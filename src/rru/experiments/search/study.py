@@ -1,4 +1,4 @@
-"""Searches for the settings with the best validation: Optuna proposes trials, and each trial is an ordinary run.
+"""Search for the settings with the best validation: Optuna proposes trials, and each trial is an ordinary run.
 
 ```python
 from rru.experiments.search.study import Study
@@ -92,7 +92,7 @@ StudyWatch = Callable[[TrialStarted | TrialEnded | Waiting | Event], None]
 
 
 class Study:
-    """A search over the ranges of a task and cell. Raises ValueError if `changes` leave nothing to search.
+    """A search over the ranges of a task and cell; ValueError if `changes` leave nothing to search.
 
     **Arguments:**
 
@@ -130,26 +130,26 @@ class Study:
         self._proposals = Proposals(self.folder, self.ranges, seed, self.metric.higher_is_better)
 
     def trials(self) -> list[Trial]:
-        """Returns all trials proposed so far, in order."""
+        """Return all trials proposed so far, in order."""
         return [_trial(each) for each in self._proposals.trials()]
 
     def best(self) -> list[Trial]:
-        """Returns the finished trials, best first; ties are in order of their number."""
+        """Return the finished trials, best first; ties are in order of their number."""
         sign = -1 if self.metric.higher_is_better else 1
         return sorted(
             (each for each in self.trials() if each.value is not None), key=lambda each: sign * (each.value or 0.0)
         )
 
     def config_of(self, trial: Trial) -> Config:
-        """Returns the config of a trial's run."""
+        """Return the config of a trial's run."""
         return self.config.changed(trial.settings)
 
     def run_of(self, trial: Trial) -> Path:
-        """Returns the folder of a trial's run."""
+        """Return the folder of a trial's run."""
         return run_folder(self.config_of(trial), self.root)
 
     def result_of(self, trial: Trial) -> Result:
-        """Returns the result of a finished trial's run. It includes the test scores: use them only for the winner."""
+        """Return the result of a finished trial's run. It includes the test scores: use them only for the winner."""
         folder = self.run_of(trial)
         result = Run(folder).result()
         if result is None:
@@ -157,7 +157,7 @@ class Study:
         return result
 
     def importances(self) -> dict[str, float]:
-        """Returns the importance of each setting for being in the best quarter of trials, summing to 1.
+        """Return the importance of each setting for being in the best quarter of trials, summing to 1.
 
         Empty if it cannot be computed.
         """
@@ -172,7 +172,7 @@ class Study:
         watch: StudyWatch = lambda event: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Runs trials until the study has `count` of them. Other processes can work on the same study meanwhile.
+        """Run trials until the study has `count` of them. Other processes can work on the same study meanwhile.
 
         **Arguments:**
 
@@ -199,7 +199,7 @@ class Study:
         return False
 
     def _claim(self, number: int, run: Callable[[Trial], None]) -> bool:
-        """Runs a trial unless another process is running it or has run it. Returns whether it ran.
+        """Run a trial unless another process is running it or has run it. Return whether it ran.
 
         The operating system releases the lock when the process ends, even if it is killed.
         """
@@ -219,7 +219,7 @@ class Study:
             lock.release()
 
     def _run(self, trial: Trial, data_dir: Place, device: str, watch: StudyWatch, stop: Callable[[], bool]) -> None:
-        """Runs a trial and records its value. A stopped trial records nothing and stays open."""
+        """Run a trial and record its value. A stopped trial records nothing and stays open."""
         watch(TrialStarted(trial))
         config, folder = self.config_of(trial), self.run_of(trial)
         ended = has_result(folder)
@@ -258,7 +258,7 @@ class Study:
         return Pruner(self._proposals.replayed(earlier), mine, ended)
 
     def _identity(self) -> str:
-        """Returns twelve hexadecimal digits, a hash of the fixed settings, the ranges and `prune`."""
+        """Return twelve hexadecimal digits, a hash of the fixed settings, the ranges and `prune`."""
         fixed = self.config.changed({name: each.low for name, each in self.ranges.items()}).id
         searched = {name: asdict(each) for name, each in self.ranges.items()}
         text = json.dumps([fixed, searched, self.prune], sort_keys=True)
@@ -278,7 +278,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
 
 
 def _value(result: Result) -> float | None:
-    """Returns the value to record for a run: infinitely bad if it diverged, None if it was pruned."""
+    """Return the value to record for a run: infinitely bad if it diverged, None if it was pruned."""
     if result.status == RunStatus.STOPPED:
         return None
     if result.status == RunStatus.DIVERGED or result.best is None:
