@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import box
@@ -148,7 +148,7 @@ def _state(this: DataSet, place: Path) -> str:
     return "here" if present(this, place) else "not here"
 
 
-def _counts(statistics: Mapping[str, Any]) -> dict[str, str]:
+def _counts(statistics: Mapping[str, object]) -> dict[str, str]:
     """Return the counts in a data set's statistics as text; lists are train, valid, test."""
     counts = {}
     for name, value in statistics.items():

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 
 def spread(
@@ -21,7 +21,7 @@ def spread(
     added = {option.name: option for option in options}
 
     @functools.wraps(command)
-    def wrapped(**arguments: Any) -> None:
+    def wrapped(**arguments: object) -> None:
         values = {name: arguments.pop(name) for name in added}
         command(**{argument: make(**values)}, **arguments)
 

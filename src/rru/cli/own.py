@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,7 +38,7 @@ class Given:
     **Arguments:** `options`: their values; None means not given.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, object]) -> None:
         self.options = {name: value for name, value in options.items() if value is not None and name != "transpose"}
         transpose = options.get("transpose")
         self.changes = [] if transpose is None else [f"task.transposition={transpose}"]
@@ -90,7 +90,7 @@ def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
     return spread(command, "given", options, lambda **values: Given(values))
 
 
-def _option(one: Declared) -> Any:
+def _option(one: Declared) -> object:
     """Return the annotation of a command's option, from the declaration of a setting."""
     kind = next(kind for kind in one.kinds if kind is not type(None))
     about = one.option.about[0].upper() + one.option.about[1:]

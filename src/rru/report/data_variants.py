@@ -1,7 +1,6 @@
 """Tell users' own data apart: the same file read in another way gives scores that cannot be compared."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from rru.report.formatting import setting
 from rru.report.gather import FoundRun
@@ -11,7 +10,7 @@ INPUTS = ("columns", "known", "calendar")
 """Options that say what the model sees, not what it predicts: scores with other inputs can be compared."""
 MAX_TITLE = 160  # characters
 
-Reading = tuple[str, tuple[tuple[str, Any], ...]]
+Reading = tuple[str, tuple[tuple[str, object], ...]]
 """The name of a task, and the data's options that decide what is predicted, by name."""
 
 
@@ -51,7 +50,7 @@ def _difference(one: Reading, names: dict[Reading, str]) -> str:
     return f" ({', '.join(said)})" if said else ""
 
 
-def _said(name: str, value: Any) -> str:
+def _said(name: str, value: object) -> str:
     if value is None:
         return ""
     if name == "kind":

@@ -39,7 +39,7 @@ class FoundRun:
     """
 
     folder: Path
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
     known: Config | None = None
     status: RunStatus = RunStatus.DAMAGED
     reason: str = ""
@@ -55,9 +55,9 @@ class FoundRun:
     parameters: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[tuple[int, float], ...] = ()
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, object] = field(default_factory=dict)
     music: tuple[Path, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     twin: Path | None = None
 
@@ -151,7 +151,7 @@ def _read(run: Run) -> FoundRun:
         if content is None:
             found = replace(found, status=run.status)
         elif content.get("status") in ENDED:
-            found = replace(found, status=RunStatus(content["status"]))
+            found = replace(found, status=RunStatus(str(content["status"])))
     except (FileError, OSError) as error:
         problems.append(str(error))
     try:
@@ -223,6 +223,6 @@ def _music(folder: Path) -> tuple[Path, ...]:
     return tuple(files_in(folder / "music", ".png", ".wav"))
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """Return the value if it is a plausible measurement that fits on the page, else None."""
     return float(value) if is_number(value) and abs(value) < MAX_COUNT else None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
 
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
@@ -29,7 +28,7 @@ class Origin:
     """The preset that settings come from, and the settings that differ from it, by name. Seeds are ignored."""
 
     preset: str
-    changes: Mapping[str, Any]
+    changes: Mapping[str, object]
 
     @property
     def text(self) -> str:
@@ -50,13 +49,13 @@ def origin(run: FoundRun) -> Origin:
     return min(found, key=lambda one: len(one.changes), default=Origin("", {}))
 
 
-def _candidates(run: FoundRun, preset: str) -> dict[str, Mapping[str, Any]]:
+def _candidates(run: FoundRun, preset: str) -> dict[str, Mapping[str, object]]:
     """Return the settings of the presets that a run may come from, by name."""
     if run.known is None or run.known.data is None:
         names = presets.names(run.task) if preset == OWN else (preset,)
         return {preset: _preset(run.task, run.cell, preset) for preset in names}
     own = run.known.tables()["data"]
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Mapping[str, object]] = {}
     for preset in auto.PRESETS:
         try:
             tables = presets.derived(run.known.kind, run.about["statistics"], run.cell, preset)
@@ -94,11 +93,11 @@ def _place(cell: str) -> int:
 
 
 @cache
-def _preset(task: str, cell: str, preset: str) -> Mapping[str, Any]:
+def _preset(task: str, cell: str, preset: str) -> Mapping[str, object]:
     return MappingProxyType(_flat(presets.load(task, cell, preset)))
 
 
-def _flat(config: Config) -> dict[str, Any]:
+def _flat(config: Config) -> dict[str, object]:
     """Return the settings that affect a run's result, by name, without the seed."""
     known = config.settings
     values = {f"{table}.{name}": value for table, part in config.tables().items() for name, value in part.items()}

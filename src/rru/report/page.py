@@ -3,11 +3,10 @@
 import base64
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -112,17 +111,14 @@ def statuses(report: Report) -> dict[str, int]:
     return {status: found.count(status) for status in sorted(set(found))}
 
 
-def _rows(report: Report) -> list[dict[str, Any]]:
+def _rows(report: Report) -> list[dict[str, object]]:
     """Return the rows of all runs, without the best of all epochs if no run has tested them all."""
-    rows = [row(number, run) for number, run in enumerate(report.runs, start=1)]
-    if all(run.best_test is None for run in report.runs):
-        for each in rows:
-            del each["numbers"][descriptions.BEST_BY_TEST]
-    return rows
+    hidden = () if any(run.best_test is not None for run in report.runs) else (descriptions.BEST_BY_TEST,)
+    return [_row(number, run, hidden) for number, run in enumerate(report.runs, start=1)]
 
 
-def row(number: int, run: FoundRun) -> dict[str, Any]:
-    """Return what the page shows of a run."""
+def _row(number: int, run: FoundRun, hidden: Container[str]) -> dict[str, object]:
+    """Return what the page shows of a run, without the hidden numbers."""
     music, came_from = _music(run), origin(run)
     return {
         "id": f"run-{number}",
@@ -132,7 +128,7 @@ def row(number: int, run: FoundRun) -> dict[str, Any]:
         "preset": came_from.preset or formatting.NONE,
         "changes": came_from.text,
         "metric": run.metric.label if run.metric else "",
-        "numbers": descriptions.numbers(run),
+        "numbers": {name: entry for name, entry in descriptions.numbers(run).items() if name not in hidden},
         "config": _config(run.config),
         "environment": dict(itertools.islice(_flat(run.environment), MAX_FACTS)),
         "account": descriptions.account(run),
@@ -145,14 +141,14 @@ def _twin(run: FoundRun) -> list[str]:
     return [] if run.twin is None else [f"does not count: {run.twin} has the same settings and seed"]
 
 
-def _config(config: Mapping[str, Any]) -> str:
+def _config(config: Mapping[str, object]) -> str:
     try:
         return toml.dumps(config)[:MAX_TEXT]
     except (ValueError, TypeError):  # another program may have written the file
         return repr(dict(config))[:MAX_TEXT]
 
 
-def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _flat(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield names and plain values; names in inner tables are prefixed with the table's name. Skip deeper values."""
     for name, value in values.items():
         if name == "history" and isinstance(value, list):
@@ -165,7 +161,7 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key[:WORD], str(each)[:SENTENCE] if each is None or isinstance(each, str | int | float) else "..."
 
 
-def _history(entries: list[Any]) -> Iterator[tuple[str, str]]:
+def _history(entries: list[object]) -> Iterator[tuple[str, str]]:
     """Yield what changed when a run was resumed, each time with the step it happened at."""
     for entry in entries:
         if isinstance(entry, Mapping):

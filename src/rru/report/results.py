@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rru.experiments.plans import Plan, PlannedRun
 from rru.report import statistics
@@ -194,7 +193,7 @@ def build(roots: Iterable[Path]) -> Report:
     order = sorted(sections, key=lambda preset: _rank(preset, _has_results(sections[preset])))
     ranks = {preset: rank for rank, preset in enumerate(order)}
 
-    def place(run: FoundRun) -> tuple[Any, ...]:
+    def place(run: FoundRun) -> tuple[object, ...]:
         preset = preset_of(run)
         return _rank(preset, run.counts), ranks.get(preset, len(order)), run.task, _loss(run)
 

@@ -214,11 +214,11 @@ def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
         raise Damaged(f"{path}: is not a safetensors file ({error})") from error
 
 
-def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:
+def flatten(value: object) -> tuple[object, dict[str, Tensor]]:
     """Split nested containers into a JSON-compatible tree and the tensors it refers to by name."""
     tensors: dict[str, Tensor] = {}
 
-    def visit(value: Any, path: str) -> Any:
+    def visit(value: object, path: str) -> object:
         if isinstance(value, Tensor):
             tensors[path] = value
             return {"tensor": path}
@@ -235,7 +235,7 @@ def flatten(value: Any) -> tuple[Any, dict[str, Tensor]]:
     return tree, tensors
 
 
-def restore(tree: Any, tensors: dict[str, Tensor]) -> Any:
+def restore(tree: object, tensors: dict[str, Tensor]) -> object:
     """Rebuild the value that `flatten` split."""
     if not isinstance(tree, dict):
         return tree

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -30,8 +31,9 @@ from rru.training.folder import Run
 
 if TYPE_CHECKING:
     from rru.tasks import Batch
+    from rru.training.session import Carried
 
-PATIENCE = timedelta(days=1)  # the first process may evaluate for hours; if a process dies, torchrun ends the others
+TIMEOUT = timedelta(days=1)  # the first process may evaluate for hours; if a process dies, torchrun ends the others
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Processes:
 
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
-        """Seeds torch's generator differently in each process; on exit it is the same in all again."""
+        """Seed torch's generator differently in each process; on exit it is the same in all again."""
         if self.count == 1:
             yield
             return
@@ -96,7 +98,7 @@ class Processes:
             yield
 
     def any(self, *flags: bool) -> list[bool]:
-        """Returns, for each flag, whether it is True in any process."""
+        """Return, for each flag, whether it is True in any process."""
         if self.count == 1:
             return list(flags)
         said = torch.tensor(flags, dtype=torch.int32, device=self.device)
@@ -121,11 +123,10 @@ class Processes:
         dist.broadcast(content, src=0)
         return dict(json.loads(bytes(content.tolist())))
 
-    def whole_state(self, state: Any) -> Any:
+    def whole_state(self, state: Carried) -> Carried:
         """Gather the recurrent state of the whole batch, (layers, B, n), from the parts of all processes."""
-        if self.count == 1:
-            return state
-        return map_state(self._whole, state)
+        whole: Carried = state if self.count == 1 else map_state(self._whole, state)
+        return whole
 
     def _whole(self, state: Tensor) -> Tensor:
         sequences = torch.tensor([state.shape[1]], device=self.device)
@@ -136,11 +137,12 @@ class Processes:
         dist.all_reduce(whole)
         return whole
 
-    def own_state(self, state: Any) -> Any:
+    def own_state(self, state: Carried) -> Carried:
         """Return this process's part of a state from `whole_state`."""
         if self.count == 1:
             return state
-        return map_state(lambda part: part[:, slice(*self._bounds(part.shape[1]))].contiguous(), state)
+        part: Carried = map_state(lambda each: each[:, slice(*self._bounds(each.shape[1]))].contiguous(), state)
+        return part
 
     def _bounds(self, sequences: int) -> tuple[int, int]:
         return sequences * self.rank // self.count, sequences * (self.rank + 1) // self.count
@@ -149,7 +151,7 @@ class Processes:
 class SeenRun(Run):
     """A read-only run folder, for processes other than the first: its write methods do nothing."""
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__(path)
         self.checkpoints = _SeenCheckpoints(self.checkpoints.folder)
 
@@ -157,19 +159,19 @@ class SeenRun(Run):
     def locked(self) -> Iterator[None]:
         yield
 
-    def note_environment(self, epoch: int, step: int) -> dict[str, Any]:
+    def note_environment(self, epoch: int, step: int) -> dict[str, object]:
         return {}
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
+    def write_result(self, result: Mapping[str, object]) -> None:
         pass
 
-    def append(self, line: Mapping[str, Any]) -> None:
+    def append(self, line: Mapping[str, object]) -> None:
         pass
 
     def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
         return 0, []  # only the first process counts lines
 
-    def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
         pass
 
     def keep_best(self, epochs: set[int]) -> None:
@@ -197,7 +199,7 @@ def joined(device: str = "cpu") -> Iterator[Processes]:
     if device == "cuda":
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=PATIENCE)
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=TIMEOUT)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), device)
     finally:

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +14,7 @@ import torch.distributed as dist
 _PACKAGES = ("rru", "torch", "numpy", "safetensors")
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """Return versions, processor, threads, processes, and the git commit if the code runs from a checkout."""
     return {
         "python": platform.python_version(),
@@ -30,7 +29,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def changes(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
     """Return the parts of an environment that differ from an earlier one, by name."""
     return {name: value for name, value in now.items() if before.get(name) != value}
 
@@ -52,7 +51,7 @@ def _processor() -> str:
 
 
 @functools.cache
-def _commit(file: Path) -> dict[str, Any]:
+def _commit(file: Path) -> dict[str, object]:
     """Return the commit and whether tracked files were changed; None for both if git does not track this file."""
 
     def git(*arguments: str) -> str:

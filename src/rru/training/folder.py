@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from torch import Tensor
 
@@ -73,7 +73,7 @@ LOCK_TIMEOUT = 0.5  # seconds to wait for the lock: a process that reads `status
 class Tabled(Protocol):
     """Settings that can be written to config.toml, such as a `Config`."""
 
-    def tables(self) -> dict[str, dict[str, Any]]:
+    def tables(self) -> dict[str, dict[str, object]]:
         """Return plain tables."""
 
 
@@ -167,15 +167,15 @@ class Run:
         content = self.result_content()
         return None if content is None else Result.from_json(content, self.path / RESULT)
 
-    def result_content(self) -> dict[str, Any] | None:
+    def result_content(self) -> dict[str, object] | None:
         """Return the content of result.json unchecked, to show what can be shown of a damaged one."""
         return read_object(self.path / RESULT, REMOVE)
 
-    def environment(self) -> dict[str, Any] | None:
+    def environment(self) -> dict[str, object] | None:
         """Return the content of env.json; None if there is none."""
         return read_object(self.path / ENVIRONMENT)
 
-    def note_environment(self, epoch: int, step: int) -> dict[str, Any]:
+    def note_environment(self, epoch: int, step: int) -> dict[str, object]:
         """Add what has changed since the run was begun or last resumed to the `history` in env.json.
 
         **Arguments:** `epoch`, `step`: how far the run is.
@@ -197,27 +197,27 @@ class Run:
             write_file(self.path / ENVIRONMENT, json.dumps({**known, "history": [*history, entry]}, indent=1).encode())
         return changed
 
-    def write_details(self, details: Mapping[str, Any]) -> None:
+    def write_details(self, details: Mapping[str, object]) -> None:
         """Write details.json, which the report shows."""
         write_file(self.path / DETAILS, _json(details))
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, object]:
         """Return the content of details.json; empty if there is none."""
         return read_object(self.path / DETAILS) or {}
 
-    def about_data(self) -> dict[str, Any]:
+    def about_data(self) -> dict[str, object]:
         """Return what the run keeps about the user's own data; empty if it is on a data set of the catalogue."""
         return about_data(self.path)
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
+    def write_result(self, result: Mapping[str, object]) -> None:
         """Write result.json, which ends the run."""
         write_file(self.path / RESULT, json.dumps(_finite(result), indent=1, allow_nan=False).encode())
 
-    def append(self, line: Mapping[str, Any]) -> None:
+    def append(self, line: Mapping[str, object]) -> None:
         """Append a line to metrics.jsonl."""
         append_line(self.path / METRICS, _json(line))
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[dict[str, object]]:
         """Return the lines of metrics.jsonl, without damaged ones."""
         return [dict(line.content) for line in read_lines(self.path / METRICS, [])]
 
@@ -246,7 +246,7 @@ class Run:
             write_file(path, content)
         return len(kept), damages[:known]
 
-    def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
         """Save the weights after an epoch, with their validation scores."""
         write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(about)})
 
@@ -276,11 +276,11 @@ class Run:
         return own_folder(self.path / "best") / f"epoch-{epoch:04}"
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return json.dumps(_finite(value), allow_nan=False).encode()
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Return the value with None in place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if value - value == 0 else None

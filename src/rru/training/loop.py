@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -242,7 +242,7 @@ class _Loop:
             progress.best_epoch, progress.validation = progress.epoch, dict(scores)
             with progress.timed("saving"), self.session.evaluated_weights():
                 self.run.save_best(progress.epoch, self.session.model.state_dict(), {"epoch": progress.epoch, **scores})
-        about: dict[str, Any] = {"train_loss": train_loss, "validation": scores, "best_epoch": progress.best_epoch}
+        about: dict[str, object] = {"train_loss": train_loss, "validation": scores, "best_epoch": progress.best_epoch}
         self._line({"kind": "epoch", "epoch": progress.epoch, "step": progress.step, **about, **tested})
         self._save()
         best = progress.validation.get(self.task.metric.key, math.nan)
@@ -282,7 +282,7 @@ class _Loop:
         self.saved_best = self.progress.best_epoch
         self.last_save = time.monotonic()
 
-    def _line(self, line: Mapping[str, Any]) -> None:
+    def _line(self, line: Mapping[str, object]) -> None:
         self._tick()
         self.run.append({**line, "tokens": self.progress.tokens, "seconds": self.progress.seconds["total"]})
         self.progress.lines += 1

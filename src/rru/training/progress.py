@@ -95,7 +95,7 @@ class Progress:
         return cls(**state)
 
 
-def _is_like(start: Any, value: Any) -> bool:
+def _is_like(start: object, value: object) -> bool:
     """Return whether a value has the type of a counter that begins with `start`."""
     if isinstance(start, dict):
         return isinstance(value, dict) and all(type(key) is str and _is_like(0.0, value[key]) for key in value)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
+_Group = dict[str, Any]  # as torch types them
 CLIP_FLOOR = 0.01  # norm that is never clipped: the first gradients have no history to compare with
 
 
@@ -36,7 +37,7 @@ class RAdam(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]],
+        params: Iterable[Tensor] | Iterable[_Group] | Iterable[tuple[str, Tensor]],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-7,
@@ -44,7 +45,7 @@ class RAdam(Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "clip": clip})
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: _Group) -> None:
         _check({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
@@ -88,7 +89,7 @@ class RAdam(Optimizer):
                 "magnitude": torch.zeros((), dtype=param.dtype, device=param.device),
             }
 
-    def _update(self, params: list[Tensor], group: dict[str, Any]) -> None:
+    def _update(self, params: list[Tensor], group: _Group) -> None:
         beta1, beta2 = group["betas"]
         grads = [param.grad for param in params if param.grad is not None]
         steps = [self.state[param]["step"] for param in params]
@@ -153,7 +154,7 @@ def _clip_scales(
     return [limit / norm if norm > limit else 1.0 for norm, limit in zip(norms, limits, strict=True)]
 
 
-def _check(group: dict[str, Any]) -> None:
+def _check(group: _Group) -> None:
     lr, betas, eps, clip = group["lr"], group["betas"], group["eps"], group["clip"]
     for name, value in {"lr": lr, "eps": eps, "clip": 0.0 if clip is None else clip}.items():
         if isinstance(value, bool) or not isinstance(value, int | float):

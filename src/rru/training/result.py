@@ -61,7 +61,7 @@ class Result:
         return cls(**{**content, "status": RunStatus(content["status"])})
 
 
-def wrong_values(content: Mapping[str, Any]) -> dict[str, str]:
+def wrong_values(content: Mapping[str, object]) -> dict[str, str]:
     """Return what is wrong with the values of a result.json, by name. Missing and unknown names are not checked."""
     return {
         name: f"must have {right} as {name}, got {_cut(content[name])}"
@@ -70,17 +70,17 @@ def wrong_values(content: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _cut(value: Any) -> str:
+def _cut(value: object) -> str:
     if isinstance(value, dict | list):
         return f"a {type(value).__name__} of other content"
     return repr(value)[:SHOWN]
 
 
-def _is_score(value: Any) -> bool:
+def _is_score(value: object) -> bool:
     return value is None or is_number(value)  # NaN and infinities are written as null
 
 
-def _is_mapping(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _is_mapping(check: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
@@ -88,7 +88,7 @@ _TEXT = (lambda value: isinstance(value, str), "a text")
 _COUNT = (lambda value: count(value) is not None, "a count")
 _SCORE = (_is_score, "a number or null")
 _SCORES = (_is_mapping(_is_score), "numbers by name")
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "status": (lambda value: value in ENDED if isinstance(value, str) else False, " or ".join(ENDED)),
     "reason": _TEXT,
     "metric": _TEXT,

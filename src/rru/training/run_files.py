@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypeGuard
 
 from rru.files import MANIFEST, Damaged, open_file, parse_json, read_file
 from rru.settings import toml
@@ -69,7 +69,7 @@ class MetricsLine:
     """
 
     text: bytes
-    content: Mapping[str, Any]
+    content: Mapping[str, object]
     epoch: int
     step: int
 
@@ -114,7 +114,7 @@ def read_tables(folder: Path) -> toml.Tables:
         raise RunError(f"{path}: cannot be read ({error})") from error
 
 
-def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, Any] | None:
+def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
     try:
         content = parse_json(read_file(path, limit))
@@ -127,7 +127,7 @@ def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, A
     return content
 
 
-def about_data(folder: Path, *, linked: bool = False) -> dict[str, Any]:
+def about_data(folder: Path, *, linked: bool = False) -> dict[str, object]:
     """Return what a run or export keeps about the user's own data; empty if it is on a data set of the catalogue.
 
     **Arguments:** `linked`: whether the file may be a link, as in downloads from the Hugging Face Hub.
@@ -214,18 +214,18 @@ def epoch_of(line: MetricsLine) -> Epoch | None:
     return Epoch(line.epoch, _scores(line.content.get("validation")), _scores(line.content.get("test")))
 
 
-def _scores(values: Any) -> dict[str, float]:
+def _scores(values: object) -> dict[str, float]:
     found = values.items() if isinstance(values, dict) else ()
     return {name: float(value) for name, value in found if is_number(value)}
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number that fits a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
 
 
-def count(value: Any) -> int | None:
+def count(value: object) -> int | None:
     """Return the value if it is a plausible count, else None."""
     return value if type(value) is int and 0 <= value < MAX_COUNT else None

@@ -12,6 +12,8 @@ from typing import Any
 from rru.data import OwnData
 from rru.settings import Config, presets
 
+_Table = dict[str, Any]
+"""A table of plans.toml."""
 PRESETS = ("paper", "cpu", "smoke")
 SEEDS_LIMIT = 1000
 COMPARE = "compare"
@@ -177,9 +179,7 @@ def compare(
     return Plan(COMPARE, preset, f"Comparison on {own.title}", "table", False, runs)
 
 
-def _runs(
-    part: Mapping[str, Any], preset: str, task: str, line: str, about: dict[str, Any], seeds: Sequence[int]
-) -> Iterator[PlannedRun]:
+def _runs(part: _Table, preset: str, task: str, line: str, about: _Table, seeds: Sequence[int]) -> Iterator[PlannedRun]:
     """Yield the runs of a line on a task, one for each point and seed."""
     cell = about["cell"]
     of_line = {name: value for name, value in about.items() if name != "cell"}
@@ -192,7 +192,7 @@ def _runs(
             yield PlannedRun(task, line, point, config.changed({**point, "schedule.seed": seed}))
 
 
-def _table(name: str, preset: str) -> dict[str, Any]:
+def _table(name: str, preset: str) -> _Table:
     """Return a plan's table for a preset, merged over the plan it follows, if any."""
     table = dict(_read()["plans"][name])
     if "follows" in table:
@@ -201,13 +201,13 @@ def _table(name: str, preset: str) -> dict[str, Any]:
     return presets.merged({key: value for key, value in table.items() if key not in PRESETS}, at_preset)
 
 
-def _parts(name: str, preset: str) -> list[dict[str, Any]]:
+def _parts(name: str, preset: str) -> list[_Table]:
     """Return the tables of a plan's parts, or its own table if it has no parts."""
     table = _table(presets.choice("plan", name, names()), presets.choice("preset", preset, PRESETS))
     return [_table(part, preset) | {"lines": table["lines"]} for part in table.get("parts", ())] or [table]
 
 
-def _more(parts: Iterable[Mapping[str, Any]]) -> list[str]:
+def _more(parts: Iterable[_Table]) -> list[str]:
     return [task for part in parts for task in part.get("more", ())]
 
 
@@ -221,5 +221,5 @@ def _filtered(what: str, asked: Iterable[str] | None, usual: Iterable[str], more
 
 
 @cache
-def _read() -> dict[str, Any]:
+def _read() -> _Table:
     return tomllib.loads(resources.files("rru.experiments.plans").joinpath("plans.toml").read_text(encoding="utf-8"))
