@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from rru import data, report
-from rru.report.gather import FoundRun, gather
+from rru.report.gather import RunRecord, gather
 from rru.report.identify import all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
 from rru.training import Run, run_folder
@@ -44,7 +44,7 @@ def main() -> None:
     report.write([RUNS], "docs/results/report.html", markdown="docs/results/report.md")
 
 
-def add(run: FoundRun, place: Path) -> None:
+def add(run: RunRecord, place: Path) -> None:
     """Copy the settings and the result of a run, and of each epoch only the score that the report shows."""
     assert run.known is not None
     assert run.metric is not None

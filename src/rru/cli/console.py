@@ -48,8 +48,8 @@ def fail(message: str) -> None:
 
 def warn_damaged(problem: str) -> None:
     """Print what is wrong with a file, on one line."""
-    said = problem if problem.startswith("damaged: ") else f"damaged: {problem}"
-    warn(shown(said, keep=""))
+    text = problem if problem.startswith("damaged: ") else f"damaged: {problem}"
+    warn(shown(text, keep=""))
 
 
 def warn(message: str) -> None:

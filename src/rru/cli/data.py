@@ -70,8 +70,8 @@ def info(
         card.add_row("cite", Text(this.citation))
         card.add_row("where", Text(_state(this, place)))
         out.print(card)
-        if (found := present(this, place)) is not None:
-            for path in found.paths:
+        if (here := present(this, place)) is not None:
+            for path in here.paths:
                 line(f"  {path}")
         else:
             for file in this.files:
@@ -85,9 +85,9 @@ def inspect(
 ) -> None:
     """Show how your own file or folder is understood: its kind, size, vocabulary, columns and split."""
     with plain_errors():
-        own = from_path(path, **given.options)
-        show_data(own)
-        show_settings(presets.load(own), presets.names(own)[0])
+        data = from_path(path, **given.options)
+        show_data(data)
+        show_settings(presets.load(data), presets.names(data)[0])
 
 
 @app.command()
@@ -126,8 +126,8 @@ def verify(
         with file_bar() as bar:
             task = bar.add_task("", total=sum(len(this.files) for this in chosen))
             for this in chosen:
-                found = verify_files(this, place, lambda path: bar.update(task, advance=1, description=path.name))
-                checks += [(this, check) for check in found]
+                checked = verify_files(this, place, lambda path: bar.update(task, advance=1, description=path.name))
+                checks += [(this, check) for check in checked]
         for this, check in checks:
             _show(this, check, place)
         line(f"data folder: {place}")

@@ -168,8 +168,8 @@ def show_result(result: Result, folder: Path) -> None:
     for split, scores in (("validation", result.validation), ("test", result.test)):
         if scores:
             line(f"{split:<11}" + "  ".join(f"{name} {score(value)}" for name, value in scores.items()))
-    if said := verdict(result.test):
-        line(said)
+    if text := verdict(result.test):
+        line(text)
     best = f", best after epoch {result.best_epoch}" if result.best_epoch else ""
     line(f"{counted(result.epochs, 'epoch')}{best}; {counted(result.steps, 'step')} in {duration(seconds(result))}")
     line(f"run folder: {folder}")

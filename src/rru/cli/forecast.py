@@ -31,14 +31,14 @@ def forecast(
         trained = loaded(folder)
         trained.check_kind("series", to="forecast")
         files = forecasting.places(output, force=force)
-        found = inference.forecast(trained, data)
-        forecasting.write_forecasts(found, files)
-        steps = len(found[0].quantiles)
-        many = f"{len(found):,} series, {steps} steps each" if len(found) > 1 else f"{steps} steps"
-        line(f"{many} of {found[0].target!r} with 80 % and 95 % intervals: {', '.join(map(str, files))}")
-        context, shortest = trained.config.task.context, min(found, key=lambda one: len(one.history))
+        forecasts = inference.forecast(trained, data)
+        forecasting.write_forecasts(forecasts, files)
+        steps = len(forecasts[0].quantiles)
+        many = f"{len(forecasts):,} series, {steps} steps each" if len(forecasts) > 1 else f"{steps} steps"
+        line(f"{many} of {forecasts[0].target!r} with 80 % and 95 % intervals: {', '.join(map(str, files))}")
+        context, shortest = trained.config.task.context, min(forecasts, key=lambda each: len(each.history))
         if len(shortest.history) < context:
             which = f"series {shortest.name!r}" if shortest.name else "the series"
             warn(f"{which} has {len(shortest.history):,} steps, the model reads {context:,}: expect larger errors")
-        if trained.result is not None and (said := tasks.verdict(trained.result.test)):
-            (line if tasks.beats_baselines(trained.result.test) else warn)(f"on the test part: {said}")
+        if trained.result is not None and (baselines := tasks.verdict(trained.result.test)):
+            (line if tasks.beats_baselines(trained.result.test) else warn)(f"on the test part: {baselines}")

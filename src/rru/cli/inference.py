@@ -108,12 +108,12 @@ def classify(
         failed = False
         for file in files:
             try:
-                found = inference.classify_all(trained, file)
+                classified = inference.classify_all(trained, file)
             except (DataError, OSError) as error:
                 failed = True
                 fail(str(error))
                 continue
-            for item, chances in found.items():
+            for item, chances in classified.items():
                 likely = ", ".join(f"{name} {chance:.1%}" for name, chance in list(chances.items())[:3])
                 line(f"{file}{', ' * bool(item)}{item}: {likely}")
         if failed:

@@ -131,9 +131,8 @@ def plan(
         states = view.look()
         line(view.heading, style="bold")
         out.print(view.table(states) if every_run or fits(states) else view.summary(states))
-        show_errors(
-            {one.name: state.message for one, state in zip(view.plan.runs, states, strict=True) if state.message}
-        )
+        names = [planned.name for planned in view.plan.runs]
+        show_errors({name: state.message for name, state in zip(names, states, strict=True) if state.message})
         for text in view.left(states):
             prose(text)
 
@@ -162,15 +161,15 @@ def run(
     with plain_errors():
         presets.choice("on", on, PLACES)
         chosen, root, places = choice.load(name, given), choice.root, choice.places
-        left = to_do(chosen.runs, root, places)
+        waiting = to_do(chosen.runs, root, places)
         elsewhere = f"; results in {', '.join(map(str, places))} count too" if places else ""
-        line(f"{chosen.title}: {len(left)} of {counted(len(chosen.runs), 'run')} to do, in {root}{elsewhere}")
-        if not left:
+        line(f"{chosen.title}: {len(waiting)} of {counted(len(chosen.runs), 'run')} to do, in {root}{elsewhere}")
+        if not waiting:
             return
         go = _on_ray(address, threads, count, device) if on == "ray" else _here(count or 1, threads, address, device)
-        with stop_on_signals(warn_stopping) as stop, PlanBars(len(left)) as bars:
-            outcomes = go(left, root, data_dir=data_dir, watch=bars, stop=stop)
-        _report(outcomes, len(left), stopped=stop())
+        with stop_on_signals(warn_stopping) as stop, PlanBars(len(waiting)) as bars:
+            outcomes = go(waiting, root, data_dir=data_dir, watch=bars, stop=stop)
+        _report(outcomes, len(waiting), stopped=stop())
 
 
 def _here(count: int, threads: int | None, address: str | None, device: str) -> Callable[..., list[Outcome]]:
@@ -196,25 +195,25 @@ def _on_ray(address: str | None, threads: int | None, count: int | None, device:
 def _list_plans(preset: str) -> None:
     presets.choice("preset", preset, plans.PRESETS)
     for name in plans.names():
-        one = plans.load(name, preset)
-        line(f"{name:<26}{len(one.runs):>4} runs  {one.title}")
+        plan = plans.load(name, preset)
+        line(f"{name:<26}{len(plan.runs):>4} runs  {plan.title}")
     prose(
         f"(with one seed, at preset {preset}; `rru plan PLAN` shows the runs of a plan, `rru run PLAN` trains them; "
         "`rru run compare --data FILE` compares the cells on your own data)"
     )
 
 
-def _report(outcomes: Sequence[Outcome], left: int, *, stopped: bool) -> None:
+def _report(outcomes: Sequence[Outcome], total: int, *, stopped: bool) -> None:
     """Print the outcome of all runs, failed ones last, and set the exit code."""
     counts = Counter(outcome.status for outcome in outcomes)
     parts = [f"{counts[status]} {status}" for status in SHOWN if counts[status]]
-    waiting = left - len(outcomes)
-    line(", ".join([*parts, *([f"{waiting} not started"] if waiting else [])]) or "nothing was run")
+    not_started = total - len(outcomes)
+    line(", ".join([*parts, *([f"{not_started} not started"] if not_started else [])]) or "nothing was run")
     if busy := counts[RunStatus.RUNNING]:
         line(f"{counted(busy, 'run')} skipped: another process is training them", style="yellow")
     failed = {outcome.run.name: outcome.message for outcome in outcomes if outcome.status == RunStatus.FAILED}
     show_errors(failed)
-    if stopped and (waiting or counts[RunStatus.STOPPED]):
+    if stopped and (not_started or counts[RunStatus.STOPPED]):
         line("stopped; run the same command again to resume")
         raise typer.Exit(130)
     if failed:

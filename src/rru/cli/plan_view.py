@@ -116,13 +116,13 @@ class PlanView:
         there.sort(key=lambda pair: STATUSES.index(pair[1].status))
         room = max(out.height - AROUND, 3)
         counts = Counter(state.status for state in states)
-        said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+        text = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
         head = Text(self.heading, style="bold")
         more = [Text(f"and {len(there) - room} more", style="dim")] if len(there) > room else []
         ended = all(state.status in ENDED for state in states)
         end = [] if ended else [Text("Ctrl-C closes this view; the runs continue.", style="dim")]
         table = [_rows(self.plan, there[:room])] if there else []
-        return Group(head, Text(said), *table, *more, *map(Text, self.left(states)), *end)
+        return Group(head, Text(text), *table, *more, *map(Text, self.left(states)), *end)
 
     def _changes(self, before: Sequence[RunState], now: Sequence[RunState]) -> None:
         old = before or [RunState(RunStatus.MISSING)] * len(now)
@@ -159,7 +159,7 @@ def _best(group: Iterable[RunState]) -> str:
     if not tested:
         return ""
     result = tested[0][2]
-    _, best, _ = (max if result.higher_is_better else min)(tested, key=lambda one: one[0] or 0.0)
+    _, best, _ = (max if result.higher_is_better else min)(tested, key=lambda entry: entry[0] or 0.0)
     return escape(shown(f"{result.metric} {score(best)}", keep=""))
 
 
@@ -176,29 +176,30 @@ def state_text(state: RunState) -> str:
 
 def time_text(plan: Plan, states: Sequence[RunState], root: Path, speed: Speed) -> list[str]:
     """Describe the time left, and what the estimate is based on."""
-    left = time_left(plan.runs, states, root, speed)
-    known = [one for one in left if one.seconds is not None]
-    by_runs, by_speed = ([one for one in known if one.measured is measured] for measured in (False, True))
-    said = []
+    estimates = time_left(plan.runs, states, root, speed)
+    known = [estimate for estimate in estimates if estimate.seconds is not None]
+    by_speed = [estimate for estimate in known if estimate.measured]
+    by_runs = [estimate for estimate in known if not estimate.measured]
+    sentences = []
     if by_runs:
-        said.append(f"Time left, estimated from runs that have ended: {_total(by_runs)} one after another.")
+        sentences.append(f"Time left, estimated from runs that have ended: {_total(by_runs)} one after another.")
     if by_speed:
-        low, high = (round(choose(one.epochs for one in by_speed)) for choose in (min, max))
+        low, high = (round(choose(estimate.epochs for estimate in by_speed)) for choose in (min, max))
         epochs = counted(low, "epoch") if low == high else f"{low} to {high} epochs"
-        said.append(
+        sentences.append(
             f"Time left, a rough estimate: {_total(by_speed)} one after another on one thread of this machine. "
             f"No run like them has ended yet, so this assumes {epochs}."
         )
-    if unknown := len(left) - len(known):
-        said.append(f"Time left: unknown for {counted(unknown, 'run')} because the size of their data is unknown.")
-    return said
+    if unknown := len(estimates) - len(known):
+        sentences.append(f"Time left: unknown for {counted(unknown, 'run')} because the size of their data is unknown.")
+    return sentences
 
 
 def _total(estimates: Sequence[Estimate]) -> str:
     """Describe the time that runs have left, and how much of it the tasks take that need most."""
     tasks: dict[str, float] = {}
-    for one in estimates:
-        tasks[one.run.task] = tasks.get(one.run.task, 0.0) + (one.seconds or 0.0)
+    for estimate in estimates:
+        tasks[estimate.run.task] = tasks.get(estimate.run.task, 0.0) + (estimate.seconds or 0.0)
     longest = sorted(tasks, key=tasks.__getitem__, reverse=True)[:MAX_TASKS]
     most = ", ".join(f"{task} {duration(tasks[task])}" for task in longest)
     shares = f" ({most}{', ...' if len(tasks) > MAX_TASKS else ''})" if len(tasks) > 1 else ""
@@ -210,7 +211,7 @@ def show_errors(messages: Mapping[str, str]) -> None:
     names: dict[str, list[str]] = {}
     for name, message in messages.items():
         names.setdefault(message, []).append(name)
-    for message, those in names.items():
-        more = f"; and {len(those) - 3} more" if len(those) > 3 else ""
-        said = shown(f"{'; '.join(those[:3])}{more}: {message}", keep="")
-        err.print(said, style="red", markup=False, soft_wrap=True)
+    for message, runs in names.items():
+        more = f"; and {len(runs) - 3} more" if len(runs) > 3 else ""
+        text = shown(f"{'; '.join(runs[:3])}{more}: {message}", keep="")
+        err.print(text, style="red", markup=False, soft_wrap=True)

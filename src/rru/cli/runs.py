@@ -7,7 +7,7 @@ from pathlib import Path
 from rru.cli.console import columns, line, out, plain_errors, shown, warn_damaged
 from rru.cli.train import ROOT, Root
 from rru.report.formatting import NONE, score
-from rru.report.gather import FoundRun, gather
+from rru.report.gather import RunRecord, gather
 from rru.report.identify import origin
 from rru.training.run_files import last_change
 
@@ -35,11 +35,11 @@ def runs(root: Root = ROOT) -> None:
     is that of the last change. Scores are by the task's metric: lower is better, except for accuracy.
     """
     with plain_errors():
-        found = gather([root]) if root.is_dir() else []
-        for run in found:
+        records = gather([root]) if root.is_dir() else []
+        for run in records:
             for problem in run.problems:
                 warn_damaged(problem if problem.startswith(str(run.folder)) else f"{run.folder}: {problem}")
-        rows = [_row(run) for run in found if run.config]
+        rows = [_row(run) for run in records if run.config]
         if not rows:
             line(f"no runs in {root}; `rru train bach --preset smoke` makes one")
             return
@@ -65,7 +65,7 @@ def _print(rows: Sequence[list[str]]) -> None:
         line(each)
 
 
-def _row(run: FoundRun) -> list[str]:
+def _row(run: RunRecord) -> list[str]:
     """Return the values of a run in the order of `HEAD`."""
     came_from = origin(run)
     seed = NONE if run.seed is None else str(run.seed)

@@ -22,9 +22,9 @@ def stream(folder: RunPlace) -> None:
         while text := sys.stdin.readline(MAX_LINE):
             number += 1
             try:
-                said = reader.read(text)
+                prediction = reader.read(text)
             except ValueError as error:
                 raise ValueError(f"standard input, line {number}: {error}") from error
-            if said:
-                line(said)
+            if prediction:
+                line(prediction)
                 sys.stdout.flush()

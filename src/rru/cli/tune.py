@@ -108,17 +108,17 @@ class _Watcher:
                 warn(event.message)
 
     def _count(self) -> None:
-        found, best = self.study.trials(), self.study.best()
+        trials, best = self.study.trials(), self.study.best()
         says = f"best {self.study.metric.key} {score(best[0].value)}, trial {best[0].number}" if best else ""
-        self.bars.update(self.all, completed=sum(trial.state != TrialStatus.OPEN for trial in found), says=says)
+        self.bars.update(self.all, completed=sum(trial.state != TrialStatus.OPEN for trial in trials), says=says)
 
 
 def _show(study: Study, trials: int, words: list[str]) -> None:
     """Print the best trials; after the last trial also the winner, its test scores, and which settings mattered."""
-    found, best = study.trials()[:trials], [trial for trial in study.best() if trial.number < trials]
-    states = [trial.state for trial in found]
+    done, best = study.trials()[:trials], [trial for trial in study.best() if trial.number < trials]
+    states = [trial.state for trial in done]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    line(f"{len(found)} of {trials} trials: {counts}" if found else f"no trials yet in {study.folder}")
+    line(f"{len(done)} of {trials} trials: {counts}" if done else f"no trials yet in {study.folder}")
     if not best:
         return
     table = Table(box=box.SIMPLE_HEAD)
@@ -129,7 +129,7 @@ def _show(study: Study, trials: int, words: list[str]) -> None:
         table.add_row(str(trial.number), score(trial.value), *values)
     out.print(table)
     _show_importances(study)
-    if len(found) < trials or TrialStatus.OPEN in states:
+    if len(done) < trials or TrialStatus.OPEN in states:
         return
     winner = best[0]
     test = study.result_of(winner).test

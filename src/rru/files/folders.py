@@ -46,8 +46,8 @@ def files_in(folder: Path, *suffixes: str) -> list[Path]:
     try:
         if folder.is_symlink():
             return []
-        with os.scandir(folder) as found:
-            files = [entry.name for entry in found if not entry.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as entries:
+            files = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
     return [folder / name for name in sorted(files) if name.endswith(suffixes) and not name.startswith(UNFINISHED)]
@@ -55,6 +55,6 @@ def files_in(folder: Path, *suffixes: str) -> list[Path]:
 
 def _entries(folder: Path) -> dict[str, bool]:
     """Return whether each entry of a folder is itself a folder, by name, sorted; without temporary entries."""
-    with os.scandir(folder) as found:
-        entries = {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
+    with os.scandir(folder) as scanned:
+        entries = {entry.name: entry.is_dir(follow_symlinks=False) for entry in scanned}
     return {name: entries[name] for name in sorted(entries) if not name.startswith(UNFINISHED)}

@@ -21,11 +21,11 @@ def open_file(path: Path, limit: int) -> IO[bytes]:
     if not stat.S_ISREG(path.lstat().st_mode):
         raise Damaged(f"{path}: must be a file, is a link, a pipe or a device")
     file = os.fdopen(os.open(path, os.O_RDONLY | _SAFE), "rb")
-    found = os.fstat(file.fileno())  # again: it may have been replaced
-    if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
+    status = os.fstat(file.fileno())  # again: it may have been replaced
+    if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
         return file
     file.close()
-    raise Damaged(f"{path}: has {found.st_size} bytes; at most {limit} are allowed")
+    raise Damaged(f"{path}: has {status.st_size} bytes; at most {limit} are allowed")
 
 
 def read_file(path: Path, limit: int) -> bytes:
@@ -87,13 +87,13 @@ def own_folder(path: Path) -> Path:
 
 def _check_size(path: Path, size: int) -> None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError as error:
         raise Damaged(f"{path}: cannot be read ({error.strerror or error})") from error
-    if not stat.S_ISREG(found.st_mode):  # before `check`, which may open it
+    if not stat.S_ISREG(status.st_mode):  # before `check`, which may open it
         raise Damaged(f"{path}: must be a file, is a link, a pipe or a device")
-    if found.st_size != size:
-        raise Damaged(f"{path}: has {found.st_size} bytes, but {size} were written")
+    if status.st_size != size:
+        raise Damaged(f"{path}: has {status.st_size} bytes, but {size} were written")
 
 
 def _checked(path: Path, size: int, sha256: str) -> bytes:

@@ -34,15 +34,15 @@ def curve(section: Section) -> Markup | None:
     for index, points in enumerate(section.lines.values()):
         line = Curve(index)
         for point in points:
-            told = descriptions.tip(descriptions.facts(section, point))
+            tip = descriptions.tip(descriptions.facts(section, point))
             if point.diverged:
-                line.failed.append((point.at[axis], told))
+                line.failed.append((point.at[axis], tip))
             if point.test is not None:
-                line.points.append((point.at[axis], point.test, told, point.deviation))
+                line.points.append((point.at[axis], point.test, tip, point.deviation))
         lines.append(line)
     across = descriptions.AXES.get(axis, axis)
-    said = f"{section.heading}: test {section.metric.label} against {across}, {_named(section)}."
-    return _chart(lines, section, across, f"test {section.metric.label}", said)
+    label = f"{section.heading}: test {section.metric.label} against {across}, {_named(section)}."
+    return _chart(lines, section, across, f"test {section.metric.label}", label)
 
 
 def convergence(section: Section) -> Markup | None:
@@ -53,8 +53,8 @@ def convergence(section: Section) -> Markup | None:
             line = Curve(index)
             every = math.ceil(len(run.curve) / MARKS)
             for place, (epoch, value) in enumerate(run.curve):
-                kept = place % every == 0 or epoch == run.best_epoch
-                told = {
+                marked = place % every == 0 or epoch == run.best_epoch
+                facts = {
                     "line": name,
                     "seed": str(run.seed),
                     "epoch": str(epoch),
@@ -64,10 +64,10 @@ def convergence(section: Section) -> Markup | None:
                 }
                 if epoch == run.best_epoch:
                     line.best = len(line.points)
-                line.points.append((epoch, value, descriptions.tip(told) if kept else "", None))
+                line.points.append((epoch, value, descriptions.tip(facts) if marked else "", None))
             lines.append(line)
-    said = f"{section.heading}: validation {section.metric.label} after each epoch, {_named(section)}."
-    return _chart(lines, section, "epoch", f"validation {section.metric.label}", said)
+    label = f"{section.heading}: validation {section.metric.label} after each epoch, {_named(section)}."
+    return _chart(lines, section, "epoch", f"validation {section.metric.label}", label)
 
 
 def _named(section: Section) -> str:
@@ -94,7 +94,7 @@ class Frame:
         return TOP + (HEIGHT - TOP - BOTTOM) * min(max(part, -1.0), 2.0)
 
 
-def _chart(lines: Sequence[Curve], section: Section, across: str, upwards: str, said: str) -> Markup | None:
+def _chart(lines: Sequence[Curve], section: Section, across: str, upwards: str, label: str) -> Markup | None:
     xs = [x for line in lines for x, *_ in line.points] + [x for line in lines for x, _ in line.failed]
     ys = [y for line in lines for _, y, *_ in line.points]
     if not ys:
@@ -106,10 +106,10 @@ def _chart(lines: Sequence[Curve], section: Section, across: str, upwards: str, 
     clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
     inside = svg.element("g", *(part for line in lines for part in _drawn(line, frame)), clip_path=f"url(#{name})")
     crosses = []
-    for x, told in (failed for line in lines for failed in line.failed):
+    for x, tip in (failed for line in lines for failed in line.failed):
         cross = svg.element("text", svg.CROSS, x=frame.x(x), y=TOP + 12, text_anchor="middle", class_="failed")
-        crosses.append(svg.element("g", cross, data_tip=told, class_="mark"))
-    return svg.picture(WIDTH, HEIGHT, *axes(frame, across, upwards), clip, inside, *crosses, label=said, kind="chart")
+        crosses.append(svg.element("g", cross, data_tip=tip, class_="mark"))
+    return svg.picture(WIDTH, HEIGHT, *axes(frame, across, upwards), clip, inside, *crosses, label=label, kind="chart")
 
 
 def _bounds(ys: Sequence[float], higher_is_better: bool, *, cut: bool) -> tuple[float, float]:

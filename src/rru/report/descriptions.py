@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rru.report.formatting import NONE, duration, score, setting, whole
-from rru.report.gather import FoundRun
+from rru.report.gather import RunRecord
 from rru.report.results import Point, Section
 from rru.tasks import beats_baselines, verdict
 from rru.training import RunStatus
@@ -47,13 +47,13 @@ def facts(section: Section, point: Point) -> dict[str, str]:
     }
 
 
-def tip(told: Mapping[str, str]) -> str:
+def tip(facts: Mapping[str, str]) -> str:
     """Format facts as the lines of a tooltip; the first is its heading."""
-    head, *rest = told.items()
+    head, *rest = facts.items()
     return "\n".join([head[1], *(f"{name}: {value}" for name, value in rest)])
 
 
-def numbers(run: FoundRun) -> dict[str, tuple[float | None, str]]:
+def numbers(run: RunRecord) -> dict[str, tuple[float | None, str]]:
     """Return the numbers that tables of runs show, by name, each as a number and as text."""
     return {
         "test": (run.test, score(run.test)),
@@ -67,22 +67,22 @@ def numbers(run: FoundRun) -> dict[str, tuple[float | None, str]]:
     }
 
 
-def other_scores(run: FoundRun) -> list[str]:
+def other_scores(run: RunRecord) -> list[str]:
     """Say in sentences what else is known of the test: macro F1, or errors of forecasts beside those of baselines."""
-    scores, told = run.scores, []
+    scores, sentences = run.scores, []
     if "macro_f1" in scores:
-        told.append(f"Macro F1 {score(scores['macro_f1'], 2)} %.")
+        sentences.append(f"Macro F1 {score(scores['macro_f1'], 2)} %.")
     errors = {"MAE": "mae", "RMSE": "rmse", "pinball loss": "pinball"}
-    if said := [f"{name} {scores[key]:.4g}" for name, key in errors.items() if key in scores]:
-        told.append(f"{', '.join(said)}.")
+    if known_errors := [f"{name} {scores[key]:.4g}" for name, key in errors.items() if key in scores]:
+        sentences.append(f"{', '.join(known_errors)}.")
     if {"coverage_80", "coverage_95"} <= set(scores):
         inside = f"{scores['coverage_80']:.0f} % of the values are in the 80 % interval"
-        told.append(f"{inside}, {scores['coverage_95']:.0f} % in the 95 % interval.")
+        sentences.append(f"{inside}, {scores['coverage_95']:.0f} % in the 95 % interval.")
     if verdict(scores):
         simple = f"last value {score(scores['mase_last'], 3)}, seasonal naive {score(scores['mase_seasonal'], 3)}"
         beaten = "" if beats_baselines(scores) else "; the model does not beat them"
-        told.append(f"MASE of simple forecasts of the same windows: {simple}{beaten}.")
-    return told
+        sentences.append(f"MASE of simple forecasts of the same windows: {simple}{beaten}.")
+    return sentences
 
 
 def blank(value: float | None) -> str:
@@ -90,7 +90,7 @@ def blank(value: float | None) -> str:
     return "" if value is None else repr(value)
 
 
-def account(run: FoundRun) -> list[str]:
+def account(run: RunRecord) -> list[str]:
     """Explain in sentences how a run got its test score."""
     if run.metric is None:
         return []

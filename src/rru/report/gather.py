@@ -17,7 +17,7 @@ WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder m
 
 
 @dataclass(frozen=True)
-class FoundRun:
+class RunRecord:
     """A run.
 
     **Arguments:**
@@ -35,7 +35,7 @@ class FoundRun:
     - `environment`: what it ran on.
     - `music`: pictures and sounds made from its model.
     - `details`: what it kept of the test split besides scores, unchecked; `about`: of the user's own data, unchecked.
-    - `twin`: the folder of a run with the same settings and seed that counts instead of this one.
+    - `duplicate_of`: the folder of a run with the same settings and seed that counts instead of this one.
     """
 
     folder: Path
@@ -59,7 +59,7 @@ class FoundRun:
     music: tuple[Path, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
-    twin: Path | None = None
+    duplicate_of: Path | None = None
 
     @property
     def task(self) -> str:
@@ -98,48 +98,47 @@ class FoundRun:
     def counts(self) -> bool:
         """Whether its test score counts."""
         finished = self.status == RunStatus.FINISHED and self.test is not None
-        return finished and self.known is not None and self.twin is None
+        return finished and self.known is not None and self.duplicate_of is None
 
     def _setting(self, table: str, name: str) -> str:
         values = self.config.get(table)
         return str(values.get(name, ""))[:WORD] if isinstance(values, Mapping) else ""
 
 
-def gather(roots: Iterable[Path]) -> list[FoundRun]:
+def gather(roots: Iterable[Path]) -> list[RunRecord]:
     """Read all runs below some folders, each once, in the order of their names."""
-    found: dict[Path, FoundRun] = {}
+    runs: dict[Path, RunRecord] = {}
 
     def damaged(folder: Path, error: FileError) -> None:
-        found.setdefault(folder.resolve(), FoundRun(folder, problems=(str(error)[:SENTENCE],)))
+        runs.setdefault(folder.resolve(), RunRecord(folder, problems=(str(error)[:SENTENCE],)))
 
     for root in roots:
         for run in find_runs(root, damaged):
-            if run.path.resolve() not in found:
+            if run.path.resolve() not in runs:
                 try:
-                    found[run.path.resolve()] = _read(run)
+                    runs[run.path.resolve()] = _read(run)
                 except RecursionError:
                     damaged(run.path, RunError("one of its files is nested too deeply to be read"))
-    return _twins(list(found.values()))
+    return _mark_duplicates(list(runs.values()))
 
 
-def _twins(found: list[FoundRun]) -> list[FoundRun]:
+def _mark_duplicates(runs: list[RunRecord]) -> list[RunRecord]:
     """Mark duplicates: of runs with the same settings and seed only one counts, preferably one that has ended."""
-    chosen: dict[tuple[str, int | None], FoundRun] = {}
-    for run in sorted(found, key=lambda run: run.status not in ENDED):
+    chosen: dict[tuple[str, int | None], RunRecord] = {}
+    for run in sorted(runs, key=lambda run: run.status not in ENDED):
         if run.known:
             chosen.setdefault((run.group, run.seed), run)
-    return [
-        replace(run, twin=counted.folder) if (counted := chosen.get((run.group, run.seed), run)) is not run else run
-        for run in found
-    ]
+    counted = [chosen.get((run.group, run.seed), run) for run in runs]
+    pairs = zip(runs, counted, strict=True)
+    return [run if run is other else replace(run, duplicate_of=other.folder) for run, other in pairs]
 
 
-def _read(run: Run) -> FoundRun:
+def _read(run: Run) -> RunRecord:
     """Read a run. If a part cannot be read, record a problem and read the rest."""
     problems: list[str] = []
-    found = FoundRun(run.path, run.tables)
+    record = RunRecord(run.path, run.tables)
     try:
-        found = replace(found, known=run.config)
+        record = replace(record, known=run.config)
     except (RunError, TypeError, AttributeError) as error:
         if OWN_MODEL not in run.tables:
             problems.append(
@@ -149,42 +148,42 @@ def _read(run: Run) -> FoundRun:
     try:
         content = run.result_content()
         if content is None:
-            found = replace(found, status=run.status)
+            record = replace(record, status=run.status)
         elif content.get("status") in ENDED:
-            found = replace(found, status=RunStatus(str(content["status"])))
+            record = replace(record, status=RunStatus(str(content["status"])))
     except (FileError, OSError) as error:
         problems.append(str(error))
     try:
-        found = replace(found, environment=run.environment() or {})
-        found = replace(found, details=run.details(), about=run.about_data())
+        record = replace(record, environment=run.environment() or {})
+        record = replace(record, details=run.details(), about=run.about_data())
     except FileError as error:
         problems.append(str(error))
-    found = _with_metrics(found, run, problems)
+    record = _with_metrics(record, run, problems)
     if content is not None:
-        found = _with_result(found, content, problems)
-    return replace(found, problems=tuple(problem[:SENTENCE] for problem in problems), music=_music(run.path))
+        record = _with_result(record, content, problems)
+    return replace(record, problems=tuple(problem[:SENTENCE] for problem in problems), music=_music(run.path))
 
 
-def _with_metrics(found: FoundRun, run: Run, problems: list[str]) -> FoundRun:
+def _with_metrics(record: RunRecord, run: Run, problems: list[str]) -> RunRecord:
     """Add the contents of metrics.jsonl: the learning curve, and the progress of an unfinished run."""
     try:
         epochs = run.epochs(problems)
     except FileError as error:
         problems.append(str(error))
-        return found
-    if not epochs and found.status in ENDED:
+        return record
+    if not epochs and record.status in ENDED:
         problems.append(f"{run.path / METRICS}: is missing or empty, so there is no learning curve")
-    metric = found.metric
+    metric = record.metric
     if metric is None:
-        return found
+        return record
     scores = [(epoch.epoch, number(epoch.validation.get(metric.key))) for epoch in epochs if epoch.epoch]
     curve = [(epoch, value) for epoch, value in scores if value is not None]
     if not curve:
-        return found
+        return record
     best = metric.best(value for _, value in curve)
     tests = [value for epoch in epochs if (value := number(epoch.test.get(metric.key))) is not None]
     return replace(
-        found,
+        record,
         curve=tuple(curve),
         epochs=curve[-1][0],
         best_epoch=next(epoch for epoch, value in curve if value == best),
@@ -193,7 +192,7 @@ def _with_metrics(found: FoundRun, run: Run, problems: list[str]) -> FoundRun:
     )
 
 
-def _with_result(found: FoundRun, content: Mapping[str, Any], problems: list[str]) -> FoundRun:
+def _with_result(record: RunRecord, content: Mapping[str, Any], problems: list[str]) -> RunRecord:
     """Add the contents of result.json, ignoring values that this version of rru would not write."""
     names, wrong = {entry.name for entry in fields(Result)}, wrong_values(content)
     for what, keys in (("lacks", names - set(content)), ("also has", set(content) - names)):
@@ -201,17 +200,17 @@ def _with_result(found: FoundRun, content: Mapping[str, Any], problems: list[str
             problems.append(f"result.json is of another version of rru: it {what} {', '.join(sorted(keys))}")
     problems += [f"result.json {what}" for what in wrong.values()]
     values = {name: value for name, value in content.items() if name in names and name not in wrong}
-    if found.metric is not None:
-        key = found.metric.key
+    if record.metric is not None:
+        key = record.metric.key
         test, validation = (number(values.get(split, {}).get(key)) for split in ("test", "validation"))
-        if test is None and found.status == RunStatus.FINISHED and found.known:
+        if test is None and record.status == RunStatus.FINISHED and record.known:
             problems.append(f"result.json has no test.{key}, so the run does not count")
-        found = replace(found, test=test, validation=found.validation if validation is None else validation)
+        record = replace(record, test=test, validation=record.validation if validation is None else validation)
     counted = ("epochs", "best_epoch", "steps", "tokens", "parameters")
     seconds = {name: number(value) for name, value in values.get("seconds", {}).items()}
     scores = {name: number(value) for name, value in values.get("test", {}).items()}
     return replace(
-        found,
+        record,
         scores={name: value for name, value in scores.items() if value is not None},
         reason=values.get("reason", "")[:SENTENCE],
         seconds={name: value for name, value in seconds.items() if value is not None},

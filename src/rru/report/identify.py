@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
-from rru.report.data_variants import Reading, inputs, reading, titles
+from rru.report.data_variants import DataVariant, data_variant, inputs, titles
 from rru.report.formatting import setting
-from rru.report.gather import FoundRun
+from rru.report.gather import RunRecord
 from rru.settings import Config, presets
 from rru.settings.presets import auto
 from rru.tasks import joint
@@ -36,56 +36,56 @@ class Origin:
         return " ".join(f"{name.partition('.')[2]}={setting(value)}" for name, value in self.changes.items())
 
 
-def origin(run: FoundRun) -> Origin:
+def origin(run: RunRecord) -> Origin:
     """Find the preset of a run or of its plan; if there is none, the preset closest to its settings."""
     if not run.known:
         return Origin("", {})
-    mine, found = _flat(run.known), []
-    defaults = {name: one.declared.default for name, one in run.known.settings.items()}
+    mine, origins = _flat(run.known), []
+    defaults = {name: entry.declared.default for name, entry in run.known.settings.items()}
     for preset, theirs in _candidates(run, preset_of(run)).items():
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
         values = {name: mine.get(name, defaults.get(name)) for name in names}
-        found.append(Origin(preset, {name: "none" if value is None else value for name, value in values.items()}))
-    return min(found, key=lambda one: len(one.changes), default=Origin("", {}))
+        origins.append(Origin(preset, {name: "none" if value is None else value for name, value in values.items()}))
+    return min(origins, key=lambda entry: len(entry.changes), default=Origin("", {}))
 
 
-def _candidates(run: FoundRun, preset: str) -> dict[str, Mapping[str, object]]:
+def _candidates(run: RunRecord, preset: str) -> dict[str, Mapping[str, object]]:
     """Return the settings of the presets that a run may come from, by name."""
     if run.known is None or run.known.data is None:
         names = presets.names(run.task) if preset == OWN else (preset,)
         return {preset: _preset(run.task, run.cell, preset) for preset in names}
-    own = run.known.tables()["data"]
-    found: dict[str, Mapping[str, object]] = {}
+    data = run.known.tables()["data"]
+    candidates: dict[str, Mapping[str, object]] = {}
     for preset in auto.PRESETS:
         try:
             tables = presets.derived(run.known.kind, run.about["statistics"], run.cell, preset)
-            found[preset] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": own})))
+            candidates[preset] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": data})))
         except (ArithmeticError, KeyError, IndexError, TypeError, ValueError):  # data.json may have anything in it
             return {}
-    return found
+    return candidates
 
 
-def own_plans(runs: Iterable[FoundRun]) -> list[tuple[Plan, list[str]]]:
+def own_plans(runs: Iterable[RunRecord]) -> list[tuple[Plan, list[str]]]:
     """Return a table and convergence for each of the user's own data, with a line for all settings run on it."""
     runs = sorted(runs, key=lambda run: (_place(run.cell), run.group))
-    by_data: dict[Reading, dict[str, PlannedRun]] = {}
+    by_data: dict[DataVariant, dict[str, PlannedRun]] = {}
     for run in runs:
-        if (own := reading(run)) is None or run.known is None:
+        if (variant := data_variant(run)) is None or run.known is None:
             continue
         came_from = origin(run)
         changed = [came_from.preset] if came_from.preset not in ("", auto.PRESETS[0]) else []
         line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
         config = run.known.changed({SEED: 0})
-        entries, line = by_data.setdefault(own, {}), line[:MAX_LINE]
+        entries, line = by_data.setdefault(variant, {}), line[:MAX_LINE]
         if any(entry.line == line for group, entry in entries.items() if group != run.group):
             line += f" ({run.group})"  # settings that differ, and nothing that says how
         entries.setdefault(run.group, PlannedRun(run.task, line, {}, config))
-    found = []
-    for number, (own, title) in enumerate(titles(runs).items()):
-        ids, planned = list(by_data[own]), list(by_data[own].values())
+    own = []
+    for number, (variant, title) in enumerate(titles(runs).items()):
+        ids, planned = list(by_data[variant]), list(by_data[variant].values())
         for kind, what, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence")):
-            found.append((Plan(f"{kind}-{number}", YOURS, f"{what}: {title}", shows, False, planned), ids))
-    return found
+            own.append((Plan(f"{kind}-{number}", YOURS, f"{what}: {title}", shows, False, planned), ids))
+    return own
 
 
 def _place(cell: str) -> int:
@@ -107,10 +107,10 @@ def _flat(config: Config) -> dict[str, object]:
 @cache
 def all_plans() -> list[tuple[Plan, list[str]]]:
     """Return every plan for every preset and task, with the ids of its entries; presets without plans come last."""
-    found = [
+    of_paper = [
         plans.load(name, preset, tasks=plans.tasks(name, preset)) for preset in plans.PRESETS for name in plans.names()
     ]
-    return [(plan, [entry.id for entry in plan.runs]) for plan in (*found, *_other_presets())]
+    return [(plan, [entry.id for entry in plan.runs]) for plan in (*of_paper, *_other_presets())]
 
 
 def _other_presets() -> Iterator[Plan]:
@@ -168,14 +168,14 @@ def _lines() -> dict[str, str]:
     return known
 
 
-def preset_of(run: FoundRun) -> str:
+def preset_of(run: RunRecord) -> str:
     """Return the preset that a run's settings belong to, directly or through a plan; empty if unknown."""
     if run.known and run.known.data:
         return YOURS
     return _presets().get(run.group, OWN) if run.known else ""
 
 
-def line_of(run: FoundRun) -> str:
+def line_of(run: RunRecord) -> str:
     """Return the cell or version of a run, as named in tables."""
     if run.known and run.known.data:
         return CELLS.get(run.cell, run.cell)

@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from rru.data import SPLITS
 from rru.report import descriptions, formatting, svg
-from rru.report.data_variants import Reading, reading, titles
+from rru.report.data_variants import DataVariant, data_variant, titles
 from rru.report.fans import Picture, fans
-from rru.report.gather import SENTENCE, WORD, FoundRun
+from rru.report.gather import SENTENCE, WORD, RunRecord
 from rru.report.identify import line_of, origin
 from rru.training.run_files import count
 
@@ -48,18 +48,18 @@ class OwnPart:
     runs: Sequence[OwnRun]
 
 
-def own_parts(found: Sequence[FoundRun]) -> list[OwnPart]:
+def own_parts(found: Sequence[RunRecord]) -> list[OwnPart]:
     """Return the parts of all own data, in the order of their runs."""
-    by_data: dict[Reading, list[FoundRun]] = {}
+    by_data: dict[DataVariant, list[RunRecord]] = {}
     for run in found:
-        if (own := reading(run)) is not None:
+        if (own := data_variant(run)) is not None:
             by_data.setdefault(own, []).append(run)
     return [_part(title, by_data[own]) for own, title in titles(found).items()]
 
 
-def _part(title: str, runs: Sequence[FoundRun]) -> OwnPart:
+def _part(title: str, runs: Sequence[RunRecord]) -> OwnPart:
     first = runs[0]
-    best: dict[str, FoundRun] = {}
+    best: dict[str, RunRecord] = {}
     for run in runs:
         if run.counts and (run.cell not in best or _better(run, best[run.cell])):
             best[run.cell] = run
@@ -74,7 +74,7 @@ def _part(title: str, runs: Sequence[FoundRun]) -> OwnPart:
     )
 
 
-def _advice(runs: Sequence[FoundRun]) -> list[str]:
+def _advice(runs: Sequence[RunRecord]) -> list[str]:
     """Return how to get a piano roll onto the page, if these are runs on music and none of them has one."""
     tested = [run for run in runs if run.counts and run.known is not None and run.known.kind == "music"]
     if not tested or any(run.music for run in runs):
@@ -83,13 +83,13 @@ def _advice(runs: Sequence[FoundRun]) -> list[str]:
     return [f"to see and hear a piece here: rru compose {place} -o {place / 'music' / 'piece.mid'}"[:SENTENCE]]
 
 
-def _better(one: FoundRun, other: FoundRun) -> bool:
+def _better(one: RunRecord, other: RunRecord) -> bool:
     if one.metric is None or one.validation is None or other.validation is None:
         return other.validation is None
     return one.metric.better(one.validation, other.validation)
 
 
-def _run(run: FoundRun) -> OwnRun:
+def _run(run: RunRecord) -> OwnRun:
     came_from = origin(run)
     line = ", ".join(part for part in (line_of(run), f"preset {came_from.preset}", came_from.text) if part)
     label, _, unit = (run.metric.label if run.metric else "").partition(", ")
@@ -129,8 +129,8 @@ def confusion(details: Mapping[str, Any]) -> Picture | None:
         total = sum(row)
         for guess, value in enumerate(row):
             parts.append(_field(classes, truth, guess, value, total, side))
-    said = f"Confusion matrix of {size} classes; rows are the true classes, columns what the model said."
-    drawn = svg.picture(LEFT + side * size + 4, TOP + side * size + 4, *parts, label=said, kind="confusion")
+    label = f"Confusion matrix of {size} classes; rows are the true classes, columns what the model said."
+    drawn = svg.picture(LEFT + side * size + 4, TOP + side * size + 4, *parts, label=label, kind="confusion")
     right = sum(row[number] for number, row in enumerate(rows))
     total = sum(map(sum, rows))
     caption = (

@@ -15,7 +15,7 @@ import rru
 from rru.files import FileError, read_file
 from rru.report import descriptions, formatting
 from rru.report.figures import Figure, figure
-from rru.report.gather import SENTENCE, WORD, FoundRun
+from rru.report.gather import SENTENCE, WORD, RunRecord
 from rru.report.identify import line_of, origin
 from rru.report.own import own_parts
 from rru.report.results import Report
@@ -107,8 +107,8 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
 
 def statuses(report: Report) -> dict[str, int]:
     """Return the number of runs of each status."""
-    found = [run.status for run in report.runs]
-    return {status: found.count(status) for status in sorted(set(found))}
+    all_statuses = [run.status for run in report.runs]
+    return {status: all_statuses.count(status) for status in sorted(set(all_statuses))}
 
 
 def _rows(report: Report) -> list[dict[str, object]]:
@@ -117,7 +117,7 @@ def _rows(report: Report) -> list[dict[str, object]]:
     return [_row(number, run, hidden) for number, run in enumerate(report.runs, start=1)]
 
 
-def _row(number: int, run: FoundRun, hidden: Container[str]) -> dict[str, object]:
+def _row(number: int, run: RunRecord, hidden: Container[str]) -> dict[str, object]:
     """Return what the page shows of a run, without the hidden numbers."""
     music, came_from = _music(run), origin(run)
     return {
@@ -132,13 +132,13 @@ def _row(number: int, run: FoundRun, hidden: Container[str]) -> dict[str, object
         "config": _config(run.config),
         "environment": dict(itertools.islice(_flat(run.environment), MAX_FACTS)),
         "account": descriptions.account(run),
-        "problems": [*run.problems, *music.problems, *_twin(run)],
+        "problems": [*run.problems, *music.problems, *_duplicate(run)],
         "music": music.files,
     }
 
 
-def _twin(run: FoundRun) -> list[str]:
-    return [] if run.twin is None else [f"does not count: {run.twin} has the same settings and seed"]
+def _duplicate(run: RunRecord) -> list[str]:
+    return [] if run.duplicate_of is None else [f"does not count: {run.duplicate_of} has the same settings and seed"]
 
 
 def _config(config: Mapping[str, object]) -> str:
@@ -166,11 +166,11 @@ def _history(entries: list[object]) -> Iterator[tuple[str, str]]:
     for entry in entries:
         if isinstance(entry, Mapping):
             facts = _flat({name: value for name, value in entry.items() if name not in ("epoch", "step", "history")})
-            said = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MAX_FACTS))
-            yield f"resumed at step {entry.get('step')}"[:WORD], said[:SENTENCE]
+            text = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MAX_FACTS))
+            yield f"resumed at step {entry.get('step')}"[:WORD], text[:SENTENCE]
 
 
-def _music(run: FoundRun) -> MusicFiles:
+def _music(run: RunRecord) -> MusicFiles:
     files, problems = [], []
     for path in run.music[:MAX_MEDIA]:
         kind, limit = MEDIA[path.suffix]

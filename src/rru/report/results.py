@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rru.experiments.plans import Plan, PlannedRun
 from rru.report import statistics
-from rru.report.gather import FoundRun, gather
+from rru.report.gather import RunRecord, gather
 from rru.report.identify import all_plans, own_plans, preset_of
 from rru.settings import Config
 from rru.tasks import Metric, metric_of
@@ -32,7 +32,7 @@ class Point:
     cell: str
     at: Mapping[str, float]
     config: Config
-    runs: tuple[FoundRun, ...]
+    runs: tuple[RunRecord, ...]
 
     @property
     def tests(self) -> dict[int, float]:
@@ -150,13 +150,13 @@ class Section:
             for point in points
             if point.test is None
         ]
-        said = []
+        sentences = []
         if states:
             counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-            said.append(f"{len(points) - len(states)} of {len(points)} settings have a result; {counts}.")
+            sentences.append(f"{len(points) - len(states)} of {len(points)} settings have a result; {counts}.")
         if absent := [line for line in self.lines if line not in self.begun]:
-            said.append(f"No runs of {', '.join(absent)}.")
-        return " ".join(said)
+            sentences.append(f"No runs of {', '.join(absent)}.")
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Report:
     """
 
     roots: tuple[Path, ...]
-    runs: tuple[FoundRun, ...]
+    runs: tuple[RunRecord, ...]
     sections: Mapping[str, Sequence[Section]]
     notes: tuple[str, ...]
 
@@ -181,27 +181,27 @@ def build(roots: Iterable[Path]) -> Report:
     """Find the runs below some folders and the plans they belong to. Raise RunError if there are no runs."""
     roots = tuple(roots)
     notes = [f"{root}: is not a folder" for root in roots if not root.is_dir()]
-    found = gather(root for root in roots if root.is_dir())
-    if not found:
+    runs = gather(root for root in roots if root.is_dir())
+    if not runs:
         places = ", ".join(map(str, roots)) or "no folder"
         raise RunError(f"no runs in {places}; `rru train bach --preset smoke` makes one")
-    folders = [run.folder.resolve() for run in found]
+    folders = [run.folder.resolve() for run in runs]
     for root in roots:
         if root.is_dir() and not any(folder.is_relative_to(root.resolve()) for folder in folders):
             notes.append(f"{root}: has no runs in it")
-    sections = _sections(found)
+    sections = _sections(runs)
     order = sorted(sections, key=lambda preset: _rank(preset, _has_results(sections[preset])))
     ranks = {preset: rank for rank, preset in enumerate(order)}
 
-    def place(run: FoundRun) -> tuple[object, ...]:
+    def place(run: RunRecord) -> tuple[object, ...]:
         preset = preset_of(run)
         return _rank(preset, run.counts), ranks.get(preset, len(order)), run.task, _loss(run)
 
     ordered = {preset: sections[preset] for preset in order}
-    return Report(roots, tuple(sorted(found, key=place)), ordered, tuple(notes))
+    return Report(roots, tuple(sorted(runs, key=place)), ordered, tuple(notes))
 
 
-def _loss(run: FoundRun) -> float:
+def _loss(run: RunRecord) -> float:
     """Return the test score of a run that counts, negated if necessary so that lower is better."""
     if not run.counts or run.test is None or run.metric is None:
         return 0.0
@@ -217,11 +217,11 @@ def _rank(preset: str, has_result: bool) -> tuple[bool, bool]:
     return preset == TRIAL, not has_result
 
 
-def _sections(found: Iterable[FoundRun]) -> dict[str, list[Section]]:
+def _sections(all_runs: Iterable[RunRecord]) -> dict[str, list[Section]]:
     """Return the plans that have runs. Plans share settings; a plan is left out if others already show all its runs."""
-    groups: dict[str, list[FoundRun]] = {}
-    for run in found:
-        if run.known and run.twin is None:
+    groups: dict[str, list[RunRecord]] = {}
+    for run in all_runs:
+        if run.known and run.duplicate_of is None:
             groups.setdefault(run.group, []).append(run)
     sections: dict[str, list[Section]] = {}
     shown: dict[str, set[str]] = {}
@@ -239,8 +239,10 @@ def _sections(found: Iterable[FoundRun]) -> dict[str, list[Section]]:
     return sections
 
 
-def _section(plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: Mapping[str, list[FoundRun]]) -> Section:
-    def runs(key: str) -> tuple[FoundRun, ...]:
+def _section(
+    plan: Plan, task: str, entries: Mapping[str, PlannedRun], groups: Mapping[str, list[RunRecord]]
+) -> Section:
+    def runs(key: str) -> tuple[RunRecord, ...]:
         return tuple(sorted(groups.get(key, []), key=lambda run: run.seed or 0))
 
     points = [Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()]

@@ -97,9 +97,9 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
     )
 
 
-def paired(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+def paired(scores: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
     """Return the differences for the seeds that both have."""
-    return [one[seed] - other[seed] for seed in sorted(one) if seed in other]
+    return [scores[seed] - others[seed] for seed in sorted(scores) if seed in others]
 
 
 def _span(low: float, high: float) -> str:

@@ -88,20 +88,19 @@ def tables(sections: Sequence[Section]) -> list[ResultsTable]:
     for section in sections:
         if section.shows == "table":
             by_plan.setdefault(section.name, []).append(section)
-    return [_table(name, found) for name, found in by_plan.items()]
+    return [_table(name, of_plan) for name, of_plan in by_plan.items()]
 
 
 def rankings(sections: Mapping[str, Sequence[Section]]) -> list[Row]:
     """Return the rows that can have a winner: with at least two results, not from the preset for trying things out."""
-    rows = [
-        row for preset, found in sections.items() if preset != TRIAL for table in tables(found) for row in table.rows
-    ]
-    return [row for row in rows if len(row.ranking) > 1]
+    ranked = [table for preset, of_preset in sections.items() if preset != TRIAL for table in tables(of_preset)]
+    return [row for table in ranked for row in table.rows if len(row.ranking) > 1]
 
 
-def _table(name: str, found: Sequence[Section]) -> ResultsTable:
-    lines = list(dict.fromkeys(line for section in found for line in section.lines))
-    return ResultsTable(name, found[0].preset, found[0].title, lines, [_row(section, lines) for section in found])
+def _table(name: str, sections: Sequence[Section]) -> ResultsTable:
+    lines = list(dict.fromkeys(line for section in sections for line in section.lines))
+    rows = [_row(section, lines) for section in sections]
+    return ResultsTable(name, sections[0].preset, sections[0].title, lines, rows)
 
 
 def _row(section: Section, lines: Sequence[str]) -> Row:
@@ -113,8 +112,8 @@ def _row(section: Section, lines: Sequence[str]) -> Row:
         for line in lines
         for point in known.get(line, [Point(line, config.model.cell, {}, config, ())])
     ]
-    said = f"{verdict.best}: {verdict.reason}" if verdict.best else verdict.reason or formatting.NONE
+    text = f"{verdict.best}: {verdict.reason}" if verdict.best else verdict.reason or formatting.NONE
     there = sum(entry.point.test is not None for entry in entries)
     if verdict.best and there < len(section.points):
-        said = f"{said} ({there} of {len(section.points)} have a result)"
-    return Row(section.subject, section.preset, section.metric, entries, said, section.progress)
+        text = f"{text} ({there} of {len(section.points)} have a result)"
+    return Row(section.subject, section.preset, section.metric, entries, text, section.progress)

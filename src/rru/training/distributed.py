@@ -101,9 +101,9 @@ class Processes:
         """Return, for each flag, whether it is True in any process."""
         if self.count == 1:
             return list(flags)
-        said = torch.tensor(flags, dtype=torch.int32, device=self.device)
-        dist.all_reduce(said, dist.ReduceOp.MAX)
-        return [bool(each) for each in said.tolist()]
+        values = torch.tensor(flags, dtype=torch.int32, device=self.device)
+        dist.all_reduce(values, dist.ReduceOp.MAX)
+        return [bool(each) for each in values.tolist()]
 
     def wait(self) -> None:
         """Wait until all processes get here (a barrier)."""

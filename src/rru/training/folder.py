@@ -234,17 +234,17 @@ class Run:
 
         **Returns:** how many lines are left, and a message for each damaged line between them, which is removed too.
         """
-        path, kept = self.path / METRICS, list[bytes]()
+        path, lines = self.path / METRICS, list[bytes]()
         damages: list[str] = []
         known = 0  # damages before the last line that is kept; a crash may leave garbage after it
         for line in read_lines(path, damages, RESUMED_LIMIT):
             if line.step <= step and (line.epoch <= epoch or not line.closes_epoch):
-                kept.append(line.text)
+                lines.append(line.text)
                 known = len(damages)
-        content = b"".join(kept)
+        content = b"".join(lines)
         if path.exists() and path.stat().st_size != len(content):
             write_file(path, content)
-        return len(kept), damages[:known]
+        return len(lines), damages[:known]
 
     def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
         """Save the weights after an epoch, with their validation scores."""

@@ -215,8 +215,8 @@ def epoch_of(line: MetricsLine) -> Epoch | None:
 
 
 def _scores(values: object) -> dict[str, float]:
-    found = values.items() if isinstance(values, dict) else ()
-    return {name: float(value) for name, value in found if is_number(value)}
+    entries = values.items() if isinstance(values, dict) else ()
+    return {name: float(value) for name, value in entries if is_number(value)}
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -14,10 +14,10 @@ def stopped_within(seconds: float, stop: Callable[[], bool]) -> bool:
     """Wait up to `seconds`, polling `stop`. Return True as soon as `stop()` does, False after `seconds`."""
     end = time.monotonic() + seconds
     while not stop():
-        left = end - time.monotonic()
-        if left <= 0:
+        remaining = end - time.monotonic()
+        if remaining <= 0:
             return False
-        time.sleep(min(left, 0.1))
+        time.sleep(min(remaining, 0.1))
     return True
 
 

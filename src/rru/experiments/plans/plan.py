@@ -101,8 +101,8 @@ def seeds_of(text: str) -> tuple[int, ...]:
     """Parse seeds from a text such as `0,1,2`, `0-4` or `0-2,7`, without duplicates; ValueError if it is malformed."""
     seeds: dict[int, None] = {}
     for part in text.split(","):
-        found = re.fullmatch(r"\s*([0-9]{1,19})(?:-([0-9]{1,19}))?\s*", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        match = re.fullmatch(r"\s*([0-9]{1,19})(?:-([0-9]{1,19}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < first + SEEDS_LIMIT:
             raise ValueError(
                 f"seeds must be whole numbers or ranges of at most {SEEDS_LIMIT:,}, such as 0,1,2 or 0-4; got {text!r}"
@@ -131,20 +131,20 @@ def load(
     """
     parts = _parts(name, preset)
     table = _table(name, preset)
-    chosen = _filtered("task", tasks, [task for part in parts for task in part["tasks"]], _more(parts))
-    lines = {line: dict(about) for line, about in _read()["lines"][table["lines"]].items()}
-    known = tuple(dict.fromkeys(about["cell"] for about in lines.values()))
+    chosen_tasks = _filtered("task", tasks, [task for part in parts for task in part["tasks"]], _more(parts))
+    lines = {line: dict(settings) for line, settings in _read()["lines"][table["lines"]].items()}
+    known = tuple(dict.fromkeys(settings["cell"] for settings in lines.values()))
     others = [cell for cell in presets.cells() if cell not in known] if table["lines"] == "cells" else []
     lines |= {cell: {"cell": cell} for cell in others}
-    kept = _filtered("cell", cells, known, others)
+    chosen_cells = _filtered("cell", cells, known, others)
     runs = [
         run
         for part in parts
-        for task in chosen
+        for task in chosen_tasks
         if task in (*part["tasks"], *part.get("more", ()))
-        for line, about in lines.items()
-        if about["cell"] in kept
-        for run in _runs(part, preset, task, line, about, tuple(seeds))
+        for line, settings in lines.items()
+        if settings["cell"] in chosen_cells
+        for run in _runs(part, preset, task, line, settings, tuple(seeds))
     ]
     return Plan(name, preset, table["title"], table["shows"], not table.get("own", False), runs)
 
@@ -168,9 +168,9 @@ def compare(
     - `changes`: as for `presets.override`.
     """
     preset, seeds, changes = preset or presets.names(own)[0], tuple(seeds), tuple(changes)
-    names = {about["cell"]: line for line, about in _read()["lines"]["cells"].items()}
-    kept = _filtered("cell", cells, names, [cell for cell in presets.cells() if cell not in names])
-    configs = {cell: presets.override(presets.load(own, cell, preset), changes) for cell in kept}
+    names = {settings["cell"]: line for line, settings in _read()["lines"]["cells"].items()}
+    chosen = _filtered("cell", cells, names, [cell for cell in presets.cells() if cell not in names])
+    configs = {cell: presets.override(presets.load(own, cell, preset), changes) for cell in chosen}
     runs = [
         PlannedRun(own.name, names.get(cell, cell), {}, config.changed({"schedule.seed": seed}))
         for cell, config in configs.items()
@@ -179,10 +179,12 @@ def compare(
     return Plan(COMPARE, preset, f"Comparison on {own.title}", "table", False, runs)
 
 
-def _runs(part: _Table, preset: str, task: str, line: str, about: _Table, seeds: Sequence[int]) -> Iterator[PlannedRun]:
+def _runs(
+    part: _Table, preset: str, task: str, line: str, settings: _Table, seeds: Sequence[int]
+) -> Iterator[PlannedRun]:
     """Yield the runs of a line on a task, one for each point and seed."""
-    cell = about["cell"]
-    of_line = {name: value for name, value in about.items() if name != "cell"}
+    cell = settings["cell"]
+    of_line = {name: value for name, value in settings.items() if name != "cell"}
     tables = [part.get("set", {}), part.get(task, {}), part.get(cell, {}), of_line]
     config = Config.of(presets.merged(presets.load(task, cell, preset).tables(), *tables))
     axes: dict[str, list[float]] = part.get("axes", {})

@@ -69,10 +69,10 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
     - `root`: the root folder of the ended runs.
     - `speed`: returns FLOP per second for a run, such as `MeasuredSpeed()`; called only if no similar run has ended.
     """
-    left = [(entry, state) for entry, state in zip(entries, states, strict=True) if state.status not in ENDED]
-    ended = _ended({entry.task for entry, _ in left}, root)
-    found = []
-    for entry, state in left:
+    to_do = [(entry, state) for entry, state in zip(entries, states, strict=True) if state.status not in ENDED]
+    ended = _ended({entry.task for entry, _ in to_do}, root)
+    estimates = []
+    for entry, state in to_do:
         config = entry.config
         like = [result for other, result in ended if _kind(other) == _kind(config)]
         if (rate := _rate(like)) is not None:
@@ -84,8 +84,8 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
             epochs = sum(others) / len(others) if others else float(usual)
             flop, flops = epoch_flop(entry), speed(entry)
             seconds = max(epochs - state.epoch, 1.0) * flop / flops if flop is not None and flops else None
-        found.append(Estimate(entry, seconds, epochs, rate is None))
-    return found
+        estimates.append(Estimate(entry, seconds, epochs, rate is None))
+    return estimates
 
 
 def epoch_flop(entry: PlannedRun) -> float | None:
@@ -190,13 +190,13 @@ def _train_seconds(model: nn.Module, inputs: Tensor) -> float:
 
 def _ended(of_tasks: Iterable[str], root: Path) -> list[tuple[Config, Result]]:
     """Return config and result of all ended runs on these tasks; skips runs that cannot be read."""
-    found = []
+    results = []
     for task in sorted(of_tasks):
         for run in find_runs(root / task, lambda folder, error: None):
             with suppress(FileError, OSError):
                 if (result := run.result()) is not None:
-                    found.append((run.config, result))
-    return found
+                    results.append((run.config, result))
+    return results
 
 
 def _rate(results: Sequence[Result]) -> tuple[float, float] | None:

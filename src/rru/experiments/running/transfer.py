@@ -101,8 +101,8 @@ def write(folder: Path, changes: Changes) -> None:
         else:  # write_folder recreates the same manifest
             files = {PurePosixPath(name).name: content for name, content in inside.items()}
             write_folder(folder / part, {name: content for name, content in files.items() if name != MANIFEST})
-    kept = {_part(name) for name in changes.names}
-    for part in {_part(name) for name in names_in(folder)} - kept:
+    wanted = {_part(name) for name in changes.names}
+    for part in {_part(name) for name in names_in(folder)} - wanted:
         shutil.rmtree(folder / part) if (folder / part).is_dir() else (folder / part).unlink()
 
 

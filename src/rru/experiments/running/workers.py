@@ -152,18 +152,18 @@ class _Pool:
         ready = wait([worker.connection for worker in self.workers], timeout=GLANCE)
         for worker in [worker for worker in self.workers if worker.connection in ready]:
             try:
-                said: Event | Outcome = worker.connection.recv()
+                message: Event | Outcome = worker.connection.recv()
             except (EOFError, OSError):
                 self.workers.remove(worker)
                 worker.connection.close()
                 again += self._lost(worker.planned, worker.death())
                 continue
             assert worker.planned is not None
-            if isinstance(said, Outcome):
+            if isinstance(message, Outcome):
                 worker.planned = None
-                self._done(said)
+                self._done(message)
             else:
-                self.watch(RunReported(worker.planned, said))
+                self.watch(RunReported(worker.planned, message))
         return again
 
     def _lost(self, planned: PlannedRun | None, death: str) -> list[PlannedRun]:

@@ -63,11 +63,11 @@ class Proposals:
         """
         make_folder(self.folder)
         with Lock(self.folder / "proposing", timeout=None):
-            study, found = self._load(), self.trials()
-            first = len(found) // GENERATION * GENERATION
+            study, trials = self._load(), self.trials()
+            first = len(trials) // GENERATION * GENERATION
             wanted = min(first + GENERATION, count)
-            if wanted > len(found) and all(trial.state.is_finished() for trial in found[:first]):
-                for values in self._generation(found[:first], wanted - first)[len(found) - first :]:
+            if wanted > len(trials) and all(trial.state.is_finished() for trial in trials[:first]):
+                for values in self._generation(trials[:first], wanted - first)[len(trials) - first :]:
                     trial = create_trial(state=TrialState.RUNNING, params=values, distributions=self.distributions)
                     study.add_trial(trial)
         return self.trials()

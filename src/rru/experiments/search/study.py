@@ -184,9 +184,9 @@ class Study:
         **Returns:** True once all trials have ended; False if it was stopped.
         """
         while not stop():
-            found = self._proposals.extend(count)[:count]
-            waiting = [each.number for each in found if not each.state.is_finished()]
-            if not waiting and len(found) == count:
+            trials = self._proposals.extend(count)[:count]
+            waiting = [each.number for each in trials if not each.state.is_finished()]
+            if not waiting and len(trials) == count:
                 return True
             worked = False
             for number in waiting:
