@@ -149,7 +149,7 @@ def cells_of(section: Section, point: Point) -> list[str]:
 
 
 def joint_table(found: Report) -> list[str]:
-    """Return the results of the preset `best`: medians over seeds, beside RNN-NADE."""
+    """Return the results of the preset `best`: medians over seeds, with RNN-NADE's."""
     names = ("task", "cell and output", "test NLL", "averaged over frames", "validation", "epochs", "test of each seed")
     rows = head([*names, "RNN-NADE"])
     for section in found.sections.get("best", ()):

@@ -60,7 +60,7 @@ def test_list_shows_every_set_and_where_it_is() -> None:
     assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("data folder: "))
 
 
-def test_list_sees_what_lies_in_the_folder(tmp_path: Path) -> None:
+def test_list_shows_files_in_the_folder(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     (mine / "enwik8").mkdir(parents=True)
     (mine / "enwik8" / "enwik8").write_bytes(b"")
@@ -71,7 +71,7 @@ def test_list_sees_what_lies_in_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_info_is_the_whole_card(name: str, tmp_path: Path) -> None:
+def test_info_shows_the_whole_card(name: str, tmp_path: Path) -> None:
     out, _ = run("info", name)
     words = " ".join(out.split())
     assert CATALOGUE[name].title in words
@@ -102,7 +102,7 @@ def test_an_unknown_name_is_one_line_with_a_guess(command: str) -> None:
     assert "did you mean 'jsb'?" in err
 
 
-def test_fetch_brings_the_files_and_says_so_in_plain_lines(offered, tmp_path: Path) -> None:
+def test_fetch_prints_plain_lines(offered, tmp_path: Path) -> None:
     offered("whole")
     out, err = run("fetch", "jsb")
     first, second = out.splitlines()
@@ -115,7 +115,7 @@ def test_fetch_brings_the_files_and_says_so_in_plain_lines(offered, tmp_path: Pa
 
 
 @pytest.mark.parametrize("path", ["missing", "half", "changed", "endless"])
-def test_a_fetch_that_fails_is_one_line_and_leaves_nothing(offered, tmp_path: Path, path: str) -> None:
+def test_failed_fetch_is_one_line_and_leaves_no_files(offered, tmp_path: Path, path: str) -> None:
     offered(path)
     _, err = run("fetch", "jsb", code=1)
     assert len(err.splitlines()) == 1
@@ -123,7 +123,7 @@ def test_a_fetch_that_fails_is_one_line_and_leaves_nothing(offered, tmp_path: Pa
     assert not (tmp_path / "data").exists()
 
 
-def test_ctrl_c_ends_a_fetch_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -135,7 +135,7 @@ def test_fetch_of_the_embedded_set_has_nothing_to_do() -> None:
     assert run("fetch", "bach") == ("bach: part of the package, nothing to download\n", "")
 
 
-def test_verify_alone_looks_at_what_is_here(tmp_path: Path) -> None:
+def test_verify_checks_present_sets_by_default(tmp_path: Path) -> None:
     out, _ = run("verify")
     assert out.splitlines() == [
         "bach: rru/data/bach.npz: embedded in the package",
@@ -164,7 +164,7 @@ def test_every_command_takes_a_data_folder() -> None:
         assert "--data-dir" in run(command, "--help")[0]
 
 
-def test_as_a_program_of_its_own(tmp_path: Path) -> None:
+def test_runs_as_a_program(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "rru"]
     told = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
     assert told.stdout == f"rru {version('rru')}\n"

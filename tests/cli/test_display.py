@@ -39,7 +39,7 @@ def shown(terminal):
         yield show
 
 
-def test_the_bar_of_steps_starts_again_with_each_epoch(shown):
+def test_step_bar_restarts_each_epoch(shown):
     bars = shown(STARTED, *steps(1), evaluated(1), *steps(2)[:2])
     epochs, of_steps = bars.tasks
     assert (of_steps.completed, of_steps.finished, of_steps.elapsed) == (2, False, 1)
@@ -47,13 +47,13 @@ def test_the_bar_of_steps_starts_again_with_each_epoch(shown):
     assert display.Times().render(of_steps).plain == "0:01, 0:01 left"
 
 
-def test_the_time_left_leaves_out_what_was_done_before_a_run_was_resumed(shown):
+def test_time_left_ignores_work_before_resuming(shown):
     resumed = Started(90, 360, epochs=100, patience=7, parameters=1000, untrained_loss=60.0, metric="nll")
     bars = shown(resumed, *steps(91), evaluated(91))
     assert display.Times().render(bars.tasks[0]).plain == "0:05, ≤ 0:45 left"
 
 
-def test_bars_are_gone_when_a_run_has_ended(terminal):
+def test_bars_are_removed_at_the_end(terminal):
     with display.watched() as watch:
         for event in (STARTED, *steps(1), evaluated(1)):
             watch(event)
@@ -62,7 +62,7 @@ def test_bars_are_gone_when_a_run_has_ended(terminal):
     assert not any("━" in line for line in screen(terminal.file.getvalue(), 100))
 
 
-def test_a_row_that_waits_for_its_turn_can_be_shown(terminal):
+def test_waiting_row_can_be_shown(terminal):
     with display.TrainingBars() as bars:
         bars.add("lstm", says="waiting")
         bars.refresh()
@@ -70,7 +70,7 @@ def test_a_row_that_waits_for_its_turn_can_be_shown(terminal):
         assert "waiting" in terminal.file.getvalue()
 
 
-def test_ctrl_c_in_a_terminal_leaves_no_bar_and_resuming_says_the_same_loss(tmp_path):
+def test_ctrl_c_leaves_no_bar_and_resuming_prints_the_same_loss(tmp_path):
     """Paths are whole although they are longer than a line."""
     folder = f"runs/{'a-long-name-' * 8}"
     started = Terminal("train", "bach", "--preset", "demo", "--threads", "1", "--run-dir", folder, folder=tmp_path)
@@ -89,7 +89,7 @@ def test_ctrl_c_in_a_terminal_leaves_no_bar_and_resuming_says_the_same_loss(tmp_
     assert loss in again.screen
 
 
-def test_output_sent_to_a_file_holds_every_line_while_bars_are_in_the_terminal(terminal, capsys):
+def test_redirected_output_has_every_line(terminal, capsys):
     with display.watched() as watch:
         watch(STARTED)
     assert "1,000 parameters" in capsys.readouterr().out
@@ -112,7 +112,7 @@ def test_ctrl_c_while_torch_is_imported_is_silent(tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it(tmp_path):
+def test_ignored_ctrl_c_stays_ignored(tmp_path):
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import sys; sys.argv[1:] = ['--version']\n"
     code += "import os, rru.cli; os.kill(os.getpid(), signal.SIGINT); rru.cli.main()"
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
@@ -120,7 +120,7 @@ def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it(tmp_path):
     assert signal.SIGINT.name not in ended.stderr
 
 
-def test_a_command_that_ctrl_c_stopped_ends_without_taking_python_apart(tmp_path):
+def test_command_stopped_by_ctrl_c_skips_interpreter_shutdown(tmp_path):
     """Which crashed where a module was half imported."""
     code = (
         "import atexit, sys, types\n"

@@ -43,7 +43,7 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     write(tmp_path / "new.csv", 60)
     said = command("forecast", run, "--data", "new.csv", "-o", "out/next.csv")
     assert "4 steps of 'load' with 80 % and 95 % intervals: out/next.csv, out/next.png" in said
-    assert "on the test part: MASE" in said
+    assert "on the test split: MASE" in said
     lines = (tmp_path / "out" / "next.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["time", *map(str, DAYS[60:64])]
     write(tmp_path / "short.csv", 9)
@@ -59,7 +59,7 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     assert re.search(
         r"MAE [\d.]+, RMSE [\d.]+, pinball loss [\d.]+. \d+ % of the values are in the 80 % interval", page
     )
-    assert re.search(r"MASE of simple forecasts of the same windows: last value [\d.]+, seasonal naive [\d.]+", page)
+    assert re.search(r"MASE of the baselines on the same windows: last value [\d.]+, seasonal naive [\d.]+", page)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
         (("--target", "load", "--horizon", 4, "--frequency", "often"), "frequency must be such as h"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_and_nothing_is_left_behind(command, tmp_path, arguments, said):
+def test_mistakes_are_one_line_and_leave_no_files(command, tmp_path, arguments, said):
     write(tmp_path / "energy.csv")
     assert said in command("train", "energy.csv", *arguments, code=1)
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_command_that_tune_prints_can_be_typed_again(command, tmp_path):
+def test_command_printed_by_tune_works(command, tmp_path):
     write(tmp_path / "energy.csv")
     series = ("energy.csv", "--target", "load", "--horizon", 4, "--calendar")
     said = command("tune", *series, "--preset", "smoke", "--trials", 1)

@@ -18,7 +18,7 @@ def commands(group=None, path=()):
 
 
 @pytest.mark.parametrize(("words", "command"), [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()])
-def test_help_is_there_loses_no_brackets_and_breaks_no_sentence(words, command):
+def test_help_of_every_command_is_complete(words, command):
     texts = {words[-1]: command.help} | {param.name: param.help for param in command.params}
     for name, text in texts.items():
         assert text, f"{name} has no help"

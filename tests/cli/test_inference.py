@@ -82,7 +82,7 @@ def test_names_and_prompts_are_shown_as_they_are(command, chorale_run):
     assert ":dog:.mid" in command("compose", chorale_run, "--bars", "1", "-o", ":dog:.mid")[1]
 
 
-def test_a_file_that_cannot_be_classified_is_named_and_the_others_are_classified(command, tmp_path):
+def test_unreadable_file_is_named_and_others_are_classified(command, tmp_path):
     config = presets.load("mnist", "gru", "smoke")
     options = {name: value for name, value in config.tables()["model"].items() if name not in ("cell", "budget")}
     model = tasks.model("images", "gru", options, config.model.budget)
@@ -98,11 +98,11 @@ def test_a_file_that_cannot_be_classified_is_named_and_the_others_are_classified
     assert "nowhere.png" in third
 
 
-def test_what_a_model_writes_steers_no_terminal():
+def test_control_characters_of_a_model_are_escaped():
     assert shown("a\x1b]0;title\x07 b\nc\td\x9b") == "a\\x1b]0;title\\x07 b\nc\td\\x9b"
 
 
-def test_a_run_that_has_not_ended_is_used_and_said_to_be_so(command, chorale_run, tmp_path):
+def test_unfinished_run_is_used_with_a_warning(command, chorale_run, tmp_path):
     (tmp_path / "run" / "result.json").unlink()
     code, output = command("compose", chorale_run, "--bars", "1")
     assert code == 0

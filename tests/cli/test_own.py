@@ -75,7 +75,7 @@ def test_an_interrupted_run_continues_to_the_same_result_but_not_on_other_data(r
     (tmp_path / "novel.txt").write_bytes(content)
     about = (tmp_path / "part" / "data.json").read_text()
     (tmp_path / "part" / "data.json").write_text(about.replace('"vocabulary": ', '"vocabulary": 1'))
-    assert "its data was divided otherwise when it began" in rru_command("resume", "part", code=1)
+    assert "an earlier version of rru split its data differently" in rru_command("resume", "part", code=1)
     (tmp_path / "part" / "data.json").write_text(about)
     rru_command("resume", "part")
     assert Run("part").result().test == whole.result.test
@@ -164,7 +164,7 @@ def test_tune_searches_on_own_data(rru_command, tmp_path):
 
 def test_names_and_files(rru_command, tmp_path):
     (tmp_path / "bach").mkdir()
-    assert "bach is taken as the data set; write ./bach" in rru_command("train", "bach", "--dry-run")
+    assert "using the data set bach; write ./bach" in rru_command("train", "bach", "--dry-run")
     assert "missing.txt: does not exist" in rru_command("train", "missing.txt", code=1)
     assert "missing: does not exist" in rru_command("train", "missing/", code=1)
     assert "TASK must be a file or folder, or one of bach" in rru_command("train", "novel", code=1)
@@ -205,7 +205,7 @@ def test_fit_trains_any_model_and_continues_where_it_stopped(tmp_path):
     assert all(torch.equal(one, two) for one, two in zip(first.parameters(), second.parameters(), strict=True))
     made = report.write([tmp_path], tmp_path / "page.html")
     assert not made.problems
-    with pytest.raises(rru.training.RunError, match=r"only the call of `rru.fit` that began it can use it"):
+    with pytest.raises(rru.training.RunError, match=r"only the call of `rru.fit` that started it can use it"):
         rru.load(tmp_path / "whole")
     with pytest.raises(rru.training.RunError, match=r"other settings \(schedule.epochs is 6, not 7"):
         rru.fit(model(), *loaders(), loss=torch.nn.functional.mse_loss, metric=torch.nn.functional.l1_loss,
@@ -213,7 +213,7 @@ def test_fit_trains_any_model_and_continues_where_it_stopped(tmp_path):
     assert np.isfinite(whole.best)
 
 
-def test_a_missing_step_of_a_single_row_is_missing_and_not_left_out(rru_command, tmp_path):
+def test_missing_step_of_a_single_row_is_kept(rru_command, tmp_path):
     rows = [f"{n},{n + 1},{n % 3},{n % 5},{'up' if n % 2 else 'down'}" for n in range(40)]
     (tmp_path / "wide.csv").write_text("a,b,c,d,label\n" + "\n".join(rows) + "\n")
     rru_command("train", "wide.csv", "--label", "label", "--preset", "smoke")

@@ -128,14 +128,14 @@ def test_states_are_shown(rru_command, tmp_path):
     assert "bach, LSTM, seed 0: the disk is full" in shown
 
 
-def test_a_large_plan_is_summed_up_unless_all_is_asked_for(rru_command):
+def test_large_plan_is_summarized_without_all(rru_command):
     summed = rru_command("plan", "robustness-nottingham").output
     assert len(summed.splitlines()) < 15
     assert [line.split()[-2:] for line in summed.splitlines() if "LSTM" in line] == [["100", "100"]] * 2
     assert rru_command("plan", "robustness-nottingham", "--all").output.count("missing") == 400
 
 
-def test_of_many_runs_the_best_is_chosen_by_validation(rru_command, tmp_path):
+def test_summary_chooses_the_best_run_by_validation(rru_command, tmp_path):
     """The test's score shown is that run's, not the best of all tests."""
     (rru,) = planned("rru")
     trained([rru], tmp_path / "runs")
@@ -170,7 +170,7 @@ def test_a_failed_run_is_reported_and_ends_the_command_with_1(rru_command, monke
     assert "bach, GRU, seed 0; bach, LSTM, seed 0: so it is" in ran.output  # both, once
 
 
-def test_runs_of_another_process_are_said_to_be_left_to_it(rru_command, monkeypatch):
+def test_runs_of_another_process_are_reported_as_skipped(rru_command, monkeypatch):
     _pretend(monkeypatch, "running", "finished", "finished", "running")
     ran = rru_command("run", *BACH)
     assert ran.exit_code == 0
@@ -192,14 +192,14 @@ def test_runs_of_another_process_are_said_to_be_left_to_it(rru_command, monkeypa
         (("plan", "table1", "--watch", "--preset", "tiny"), "preset must be one of"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
+def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
     assert ran.exit_code == 1
     assert said in ran.output
     assert len(ran.output.splitlines()) == 1
 
 
-def test_watching_a_plan_tells_of_every_change_until_all_runs_have_ended(rru_command, tmp_path, monkeypatch):
+def test_watch_prints_changes_until_all_runs_end(rru_command, tmp_path, monkeypatch):
     (rru,) = planned("rru")
     runs = tmp_path / "runs"
     Run.create(folder(rru, runs), rru.config).append({"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}})
@@ -220,7 +220,7 @@ def test_watching_a_plan_tells_of_every_change_until_all_runs_have_ended(rru_com
     assert "1 of 1 run done, 0 left." in shown.output
 
 
-def test_watching_a_plan_in_a_terminal_is_live_and_ends_with_ctrl_c(tmp_path):
+def test_watch_in_a_terminal_is_live_until_ctrl_c(tmp_path):
     (rru,) = planned("rru")
     Run.create(folder(rru, tmp_path / "runs"), rru.config).append(
         {"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}}
@@ -235,7 +235,7 @@ def test_watching_a_plan_in_a_terminal_is_live_and_ends_with_ctrl_c(tmp_path):
     assert any("1 stopped, 3 missing" in line for line in watching.screen)
 
 
-def test_the_time_of_runs_unlike_any_that_ended_follows_from_their_flop(tmp_path):
+def test_time_without_similar_runs_follows_from_flop(tmp_path):
     rru, gru = planned("rru,gru")
     trained([rru], tmp_path)
     states = [run_state(entry, tmp_path) for entry in (rru, gru)]
@@ -246,13 +246,13 @@ def test_the_time_of_runs_unlike_any_that_ended_follows_from_their_flop(tmp_path
     assert time_left([gru], states[1:], tmp_path, lambda entry: None)[0].seconds is None
 
 
-def test_a_run_that_ends_by_patience_is_assumed_to_take_several_times_its_patience(tmp_path):
+def test_epochs_are_estimated_from_patience(tmp_path):
     those = plans.load("table1", "paper", tasks=["jsb", "enwik8"], cells=["rru"]).runs
     left = time_left(those, [RunState(RunStatus.MISSING)] * 2, tmp_path, lambda entry: 1.0)
     assert [one.epochs for one in left] == [7 * 7, 7 * 3]  # of at most 1000
 
 
-def test_the_time_left_says_what_it_assumes_and_which_tasks_take_longest(tmp_path):
+def test_time_left_names_assumptions_and_longest_tasks(tmp_path):
     view = plan_view.PlanView(plans.load("table1", "paper"), tmp_path, lambda entry: 5e10)
     _, said = view.left(view.look())
     assert re.search(r"about [0-9.]+ years for 44 runs \(enwik8 [0-9.]+ days, text8 [0-9.]+ days, ptb-chars ", said)
@@ -278,7 +278,7 @@ def test_the_speed_of_every_kind_of_task_is_measured_once_each():
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_all_workers_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_stops_workers_and_the_same_command_resumes(tmp_path):
     """Ctrl-C reaches the whole group of processes, as in a terminal."""
     command = [sys.executable, "-m", "rru", "run", *BACH, "--workers", "2", "--threads", "1"]
     options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

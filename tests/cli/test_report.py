@@ -23,7 +23,7 @@ def rru_report(tmp_path, monkeypatch):
     return lambda *arguments: runner.invoke(app, ["report", *map(str, arguments)])
 
 
-def test_it_makes_a_page_of_the_runs_in_runs(rru_report, tmp_path):
+def test_report_reads_runs_by_default(rru_report, tmp_path):
     write_run(tmp_path / "runs", preset(), 7.8)
     ran = rru_report()
     assert ran.exit_code == 0, ran.output
@@ -35,7 +35,7 @@ def test_it_makes_a_page_of_the_runs_in_runs(rru_report, tmp_path):
     assert "7.8000" in (tmp_path / "report.html").read_text()
 
 
-def test_it_takes_folders_and_files(rru_report, tmp_path):
+def test_report_takes_folders_and_files(rru_report, tmp_path):
     write_run(tmp_path / "one", preset(), 7.8)
     write_run(tmp_path / "two", preset(cell="gru"), 8.5)
     ran = rru_report("one", "two", "-o", "out/page.html", "--csv", "out/n.csv", "--markdown", "out/n.md")
@@ -45,7 +45,7 @@ def test_it_takes_folders_and_files(rru_report, tmp_path):
         assert "8.5" in (tmp_path / "out" / name).read_text()
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_shown(rru_report, tmp_path):
+def test_unreadable_runs_are_named_and_others_shown(rru_report, tmp_path):
     write_run(tmp_path / "runs", preset(), 7.8)
     broken = write_run(tmp_path / "runs", preset(cell="gru"), 8.5)
     (broken / "config.toml").write_text("oops")
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_shown(rru_report, tmp_path):
 
 
 @pytest.mark.parametrize("roots", [[], ["nowhere"], ["nowhere", "neither"]])
-def test_without_runs_it_says_so_and_fails(rru_report, tmp_path, roots):
+def test_report_without_runs_fails(rru_report, tmp_path, roots):
     ran = rru_report(*roots)
     assert ran.exit_code == 1
     assert f"no runs in {', '.join(roots) or 'runs'}" in ran.output
@@ -64,7 +64,7 @@ def test_without_runs_it_says_so_and_fails(rru_report, tmp_path, roots):
     assert not (tmp_path / "report.html").exists()
 
 
-def test_a_place_that_cannot_be_written_is_one_line(rru_report, tmp_path):
+def test_unwritable_output_is_a_one_line_error(rru_report, tmp_path):
     write_run(tmp_path / "runs", preset(), 7.8)
     (tmp_path / "taken").touch()
     ran = rru_report("-o", "taken/page.html")
@@ -72,7 +72,7 @@ def test_a_place_that_cannot_be_written_is_one_line(rru_report, tmp_path):
     assert "taken" in ran.output.splitlines()[-1]
 
 
-def test_ctrl_c_ends_watching_and_leaves_a_page_that_rests(tmp_path):
+def test_ctrl_c_ends_watching_with_a_static_page(tmp_path):
     write_run(tmp_path / "runs", preset(), 7.8)
     command = [sys.executable, "-m", "rru", "report", "--watch", "--every", "3600"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(Path(rru.__file__).parents[1])}

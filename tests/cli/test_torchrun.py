@@ -23,7 +23,7 @@ def launch(folder, count, *more):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", ["rru", "lstm"])
-def test_two_processes_come_to_what_one_comes_to(tmp_path, cell):
+def test_two_processes_match_one(tmp_path, cell):
     results, weights = [], []
     for count in (1, 2):
         ran = launch(tmp_path / str(count), count, "--cell", cell, "--set", "dropout=0")
@@ -37,7 +37,7 @@ def test_two_processes_come_to_what_one_comes_to(tmp_path, cell):
 
 
 @pytest.mark.slow
-def test_more_processes_than_sequences_are_refused_in_words(tmp_path):
+def test_more_processes_than_sequences_are_refused(tmp_path):
     ran = launch(tmp_path / "run", 3, "--set", "batch_size=2")
     assert ran.returncode != 0
     assert "a batch must have a sequence for each process, got 2 for 3" in ran.stderr

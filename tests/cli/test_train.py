@@ -54,7 +54,7 @@ def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
     assert len({result["test"]["nll"] for result in results}) == 2
 
 
-def test_a_seed_among_the_changes_counts(rru_command):
+def test_seed_can_be_set_with_set(rru_command):
     assert "bach, rru, seed 3:" in rru_command(*smoke("--set", "seed=3")).output
 
 
@@ -118,7 +118,7 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
         (("resume", "nowhere"), "nowhere: is not a run: it has no config.toml"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
+def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
     assert ran.exit_code == 1
     assert said in ran.output.splitlines()[-1]

@@ -25,7 +25,7 @@ def smoke(*more):
     return ("tune", "bach", "--preset", "smoke", "--trials", 3, *more)
 
 
-def test_a_search_ends_with_the_winner_its_test_and_how_to_train_it(rru_command, tmp_path):
+def test_search_ends_with_the_winner_and_its_command(rru_command, tmp_path):
     ran = rru_command(*smoke("--set", "schedule.epochs=1"))
     assert ran.exit_code == 0, ran.output
     assert len(re.findall(r"^trial \d: nll ", ran.output, flags=re.MULTILINE)) == 3
@@ -44,7 +44,7 @@ def test_a_search_ends_with_the_winner_its_test_and_how_to_train_it(rru_command,
     assert len(find_runs(tmp_path)) == 3  # it names the very run
 
 
-def test_a_cell_of_ones_own_is_searched_and_the_command_names_its_file(rru_command, janet):
+def test_user_cell_is_searched(rru_command, janet):
     ran = rru_command("--cells", janet, "tune", "bach", "--cell", "janet", "--preset", "smoke", "--trials", 1)
     assert ran.exit_code == 0, ran.output
     (command,) = re.findall(r"^to train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
@@ -52,7 +52,7 @@ def test_a_cell_of_ones_own_is_searched_and_the_command_names_its_file(rru_comma
     assert rru_command(*shlex.split(command)).exit_code == 0
 
 
-def test_the_same_command_again_runs_nothing_and_one_with_more_trials_the_rest(rru_command, tmp_path):
+def test_repeated_command_runs_only_missing_trials(rru_command, tmp_path):
     first, again = rru_command(*smoke()), rru_command(*smoke())
     assert first.output.splitlines()[-3:] == again.output.splitlines()[-3:]
     assert "trial 0:" not in again.output
@@ -60,7 +60,7 @@ def test_the_same_command_again_runs_nothing_and_one_with_more_trials_the_rest(r
     assert re.findall(r"^trial (\d):", more.output, flags=re.MULTILINE) == ["3"]
 
 
-def test_show_runs_nothing_and_tests_nothing_before_the_end(rru_command, tmp_path):
+def test_show_runs_and_tests_nothing(rru_command, tmp_path):
     assert "no trials yet" in rru_command(*smoke("--show")).output
     assert not (tmp_path / "runs").exists()
     done = rru_command(*smoke())
@@ -90,14 +90,14 @@ def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, terminal):
         ),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_would_be_right(rru_command, arguments, said):
+def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
     assert ran.exit_code == 1
     assert said in ran.output
     assert len(ran.output.splitlines()) == 1
 
 
-def test_the_chorales_themselves_can_be_searched(tmp_path):
+def test_chorales_can_be_searched(tmp_path):
     ran = CliRunner().invoke(
         app, ["tune", "bach", "--cell", "gru", "--preset", "smoke", "--trials", "2", "--runs", str(tmp_path)]
     )

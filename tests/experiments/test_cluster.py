@@ -39,7 +39,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
         importlib.import_module("rru.experiments.running.cluster")
 
 
-def test_a_run_begun_again_gets_what_was_sent_and_the_first_attempt_may_send_no_more(keeper):
+def test_restarted_run_gets_sent_files_and_the_first_attempt_is_rejected(keeper):
     keeper, entry = keeper
     first, given = keeper.begin(entry, "node 1")
     assert (first, given) == (1, {})
@@ -69,7 +69,7 @@ def test_a_run_is_locked_from_its_beginning_to_its_end(keeper):
         assert keeper.begin(entry, "node").status == "running"
 
 
-def test_nothing_begins_once_it_is_stopped(keeper):
+def test_nothing_starts_after_a_stop(keeper):
     keeper, entry = keeper
     number, _ = keeper.begin(entry, "node")
     keeper.stop()
@@ -86,7 +86,7 @@ def test_nothing_begins_once_it_is_stopped(keeper):
         ("127.0.0.1:99999", "no Ray cluster can be reached at"),
     ],
 )
-def test_a_wrong_address_is_said_at_once(tmp_path, address, said):
+def test_wrong_address_fails_at_once(tmp_path, address, said):
     pytest.importorskip("ray", reason="Ray is not installed")
     from rru.experiments.running import cluster
 
@@ -96,7 +96,7 @@ def test_a_wrong_address_is_said_at_once(tmp_path, address, said):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's own
-def test_a_killed_process_costs_what_came_after_the_last_epoch(tmp_path, monkeypatch):
+def test_killed_process_loses_only_the_current_epoch(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray", reason="Ray is not installed")
     from rru.experiments.running import cluster
 
@@ -151,7 +151,7 @@ def run_on(cluster, tmp_path, *arguments):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's own
-def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, monkeypatch):
+def test_results_match_a_local_run_when_a_node_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for the nodes' processes
     those = planned("rru,gru,lstm,mogrifier", "0-2")
@@ -174,7 +174,7 @@ def test_twelve_runs_of_which_a_node_dies_are_those_of_this_machine(tmp_path, mo
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's own
-def test_a_cell_of_ones_own_needs_no_file_on_the_nodes(tmp_path, monkeypatch, janet):
+def test_user_cell_needs_no_file_on_the_nodes(tmp_path, monkeypatch, janet):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     with (

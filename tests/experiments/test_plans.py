@@ -52,7 +52,7 @@ def test_robustness_has_the_papers_grid(source, name):
         assert entry.config.schedule == main.schedule
 
 
-def test_dropout_of_nottingham_is_tried_as_in_the_paper(source):
+def test_nottingham_dropout_matches_the_paper(source):
     text = paragraph(source[source.index(r"\label{dropout-configuration}") :], "For Nottingham here")
     budget, rate, expansion = re.search(
         r"parameters to (\d+) million, learning rate as \$(1e-3)\$, middle layer size multiplier \$q\$ as (\d\.\d)",
@@ -125,7 +125,7 @@ def test_plans_share_runs():
     assert len(ids["robustness-normalization"] & ids["robustness-ptb"]) == 100
 
 
-def test_only_the_cells_tasks_and_seeds_asked_for_in_the_plans_order():
+def test_filters_keep_the_plans_order():
     plan = plans.load("table1", "smoke", cells=["gru", "rru"], tasks=["bach", "jsb"], seeds=[4, 2])
     found = [(entry.task, entry.line, entry.seed) for entry in plan.runs]
     assert found == [(task, line, seed) for task in ("jsb", "bach") for line in ("RRU", "GRU") for seed in (4, 2)]
@@ -145,7 +145,7 @@ def test_a_smaller_preset_is_smaller():
         (("table1", "demo"), "preset must be one of paper, cpu, smoke; got 'demo'"),
     ],
 )
-def test_a_wrong_name_is_told_which_are_right(arguments, said):
+def test_wrong_name_lists_the_valid_ones(arguments, said):
     with pytest.raises(ValueError, match=said):
         plans.load(*arguments)
 
@@ -158,7 +158,7 @@ def test_a_wrong_name_is_told_which_are_right(arguments, said):
         ({"seeds": [-1]}, "schedule.seed must be a whole number at least 0.*, got -1"),
     ],
 )
-def test_a_wrong_filter_is_told_what_would_be_right(options, said):
+def test_wrong_filter_lists_the_valid_ones(options, said):
     with pytest.raises(ValueError, match=said):
         plans.load("table1", **options)
 
@@ -176,12 +176,12 @@ def test_seeds_are_written_as_numbers_and_ranges(text, seeds):
 
 
 @pytest.mark.parametrize("text", ["x", "", "1,", "-1", "3-1", "1.5", "0-1000", "1-2-3", "0-99999999999999999999"])
-def test_seeds_that_are_none_are_refused(text):
+def test_malformed_seeds_are_refused(text):
     with pytest.raises(ValueError, match=r"seeds must be whole numbers .* such as 0,1,2 or 0-4; got"):
         plans.seeds_of(text)
 
 
-def test_the_plan_that_the_document_adds_is_one(monkeypatch):
+def test_documented_plan_can_be_added(monkeypatch):
     document = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
     added = tomllib.loads(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
     tables = presets.merged(plan._read(), added)

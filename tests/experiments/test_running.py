@@ -51,7 +51,7 @@ class Killer:
 
 
 @pytest.mark.usefixtures("quick_workers")
-def test_a_killed_worker_costs_nothing(tmp_path, expected):
+def test_killed_worker_loses_nothing(tmp_path, expected):
     """Its run goes on from the checkpoint, the other worker's is not touched, results are the same bit for bit."""
     those = planned()
     killer = Killer(tmp_path, those[RRU].name, Evaluated, 1)
@@ -66,7 +66,7 @@ def test_a_killed_worker_costs_nothing(tmp_path, expected):
 
 
 @pytest.mark.usefixtures("quick_workers")
-def test_a_run_whose_workers_are_killed_each_time_fails_and_the_others_go_on(tmp_path, expected):
+def test_run_that_kills_its_workers_fails_and_others_continue(tmp_path, expected):
     those = planned()
     killer = Killer(tmp_path, those[RRU].name, Started, 3)
     done = {outcome.run.name: outcome for outcome in workers.run(those, tmp_path, threads=1, watch=killer)}
@@ -80,7 +80,7 @@ def test_a_run_whose_workers_are_killed_each_time_fails_and_the_others_go_on(tmp
 
 
 @pytest.mark.usefixtures("quick_workers")
-def test_stopped_runs_go_on_and_those_not_begun_are_begun(tmp_path, expected):
+def test_stopped_runs_resume_and_missing_ones_start(tmp_path, expected):
     those, seen = planned(), []
 
     def steps():
@@ -94,7 +94,7 @@ def test_stopped_runs_go_on_and_those_not_begun_are_begun(tmp_path, expected):
 
 
 @pytest.mark.usefixtures("quick_workers")
-def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
+def test_failed_run_is_recorded_and_others_continue(tmp_path):
     those = planned()
     folder(those[RRU], tmp_path).parent.mkdir(parents=True)
     folder(those[RRU], tmp_path).write_text("in the way")
@@ -103,7 +103,7 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     assert "could not be written (File exists)" in done[0].message
 
 
-def test_an_error_is_recorded_in_the_runs_folder_until_it_is_put_right(tmp_path):
+def test_error_is_recorded_until_the_run_succeeds(tmp_path):
     (entry,) = planned("rru")
     place = folder(entry, tmp_path)
     (place / "checkpoint" / "000001").mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_an_error_is_recorded_in_the_runs_folder_until_it_is_put_right(tmp_path)
     assert not (place / ERROR).exists()
 
 
-def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
+def test_run_of_another_process_is_skipped(tmp_path):
     (entry,) = planned("rru")
     run = Run.create(folder(entry, tmp_path), entry.config)
     with run.locked():
@@ -129,7 +129,7 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
     assert not (run.path / ERROR).exists()
 
 
-def test_a_run_that_writes_checkpoints_more_often_than_the_plan_says_is_still_the_plans(tmp_path):
+def test_checkpoint_interval_does_not_change_the_planned_run(tmp_path):
     (entry,) = planned("rru")
     often = presets.override(entry.config, ["checkpoint_steps=1", "log_steps=1"])
     Run.create(folder(entry, tmp_path), often)
@@ -172,7 +172,7 @@ def _ended(entry, root, *, epochs, seconds, parameters):
     run.write_result(asdict(result))
 
 
-def test_the_time_left_is_judged_by_runs_of_the_same_kind(tmp_path):
+def test_time_left_follows_similar_runs(tmp_path):
     those = planned("rru,gru", "0-3")  # RRU 0 to 3, GRU 0 to 3
 
     def stand():
@@ -209,7 +209,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_workers_whose_coordinator_is_killed_end_and_the_plan_goes_on(tmp_path, expected):
+def test_workers_end_with_their_coordinator_and_the_plan_resumes(tmp_path, expected):
     those = planned()
     script = tmp_path / "coordinator.py"
     script.write_text(COORDINATOR)

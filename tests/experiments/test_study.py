@@ -34,7 +34,7 @@ def outcome(root):
     return [(trial.settings, trial.state, trial.value) for trial in trials]
 
 
-def test_what_is_set_is_not_searched(tmp_path):
+def test_fixed_settings_are_not_searched(tmp_path):
     left = Study("jsb", "gru", "cpu", changes=["lr=0.001", "model.budget=2M"], root=tmp_path)
     assert list(left.ranges) == ["model.dropout"]
     assert left.config.model.budget == 2_000_000
@@ -58,7 +58,7 @@ class TestProposals:
                 found.tell(trial.number, self.value(trial))
         return found
 
-    def test_depend_on_the_seed_and_on_earlier_generations_alone(self, tmp_path):
+    def test_proposals_depend_only_on_seed_and_earlier_generations(self, tmp_path):
         straight = self.searched(tmp_path / "straight")
         for count in range(1, 41):  # one more at a time, told of in a disorder, by a new process each time
             found = self.made(tmp_path / "other")
@@ -73,23 +73,23 @@ class TestProposals:
         other = self.made(tmp_path / "seed", seed=1)
         assert other.extend(3)[0].params != straight.trials()[0].params
 
-    def test_get_better_than_chance(self, tmp_path):
+    def test_proposals_beat_random_search(self, tmp_path):
         values = [self.value(trial) for trial in self.searched(tmp_path / "study").trials()]
         assert sum(values[20:]) < 0.7 * sum(values[:20])
 
-    def test_learn_nothing_from_a_trial_that_failed(self, tmp_path):
+    def test_failed_trials_are_ignored(self, tmp_path):
         found = self.made(tmp_path)
         for trial in found.extend(20):
             found.tell(trial.number, float("inf") if trial.number < 9 else 0.5)
         assert len(found.extend(20)) == 20
 
-    def test_say_nothing_of_what_mattered_where_all_are_equal(self, tmp_path):
+    def test_equal_trials_have_no_importances(self, tmp_path):
         found = self.made(tmp_path)
         for trial in found.extend(10):
             found.tell(trial.number, 0.5)
         assert found.importances() == {}
 
-    def test_are_kept_without_pickle(self, tmp_path, monkeypatch):
+    def test_journal_has_no_pickle(self, tmp_path, monkeypatch):
         straight = self.searched(tmp_path / "study")
         monkeypatch.setattr(pickle, "loads", lambda *_: pytest.fail("a pickle was read"))
         assert [trial.params for trial in self.made(tmp_path / "study").trials()] == [
@@ -98,7 +98,7 @@ class TestProposals:
         for written in (tmp_path / "study" / "study.journal").read_text().splitlines():
             json.loads(written)
 
-    def test_survive_a_line_that_was_cut_short(self, tmp_path):
+    def test_truncated_journal_line_is_repaired(self, tmp_path):
         before = [trial.params for trial in self.made(tmp_path).extend(5)]
         journal = tmp_path / "study.journal"
         journal.write_bytes(journal.read_bytes() + b'{"op_code": 4, "stu')
@@ -107,7 +107,7 @@ class TestProposals:
         found.tell(0, 0.5)
         assert len(self.made(tmp_path).extend(10)) == 10
 
-    def test_that_cannot_be_read_are_an_error_that_says_what_to_do(self, tmp_path):
+    def test_unreadable_journal_is_an_error_with_advice(self, tmp_path):
         (tmp_path / "study.journal").write_text('{"op_code": "x"}\nnonsense\n{}\n')
         with pytest.raises(FileError, match=r"study\.journal: cannot be read .*remove it"):
             self.made(tmp_path).trials()
@@ -127,7 +127,7 @@ class TestSearch:
         assert sum(found.importances().values()) == pytest.approx(1)
         assert found.run(12, watch=lambda event: pytest.fail("there was nothing left to do"))
 
-    def test_stopped_in_a_run_goes_on_in_it(self, tmp_path):
+    def test_stopped_study_resumes_its_run(self, tmp_path):
         assert study(tmp_path / "whole").run(3)
         steps = 0
 
@@ -173,7 +173,7 @@ class TestSearch:
             assert trial.state == ("too large" if trial.settings["optimiser.lr"] < 1e-3 else "finished")
         assert "too large" in {trial.state for trial in found.trials()}
         said = [event.message for event in events if isinstance(event, Notice)]
-        assert said[0].endswith("has no room for its model: budget must be at least 9, got 1")
+        assert said[0].endswith("does not fit its budget: budget must be at least 9, got 1")
         assert study(tmp_path).run(14, watch=pytest.fail)
 
     def test_prunes_when_asked_and_the_same_trials_if_runs_were_there_before(self, tmp_path, monkeypatch):
@@ -218,7 +218,7 @@ def processes_of(context, root, count, moments):
 @pytest.mark.parametrize(
     ("seed", "count"), [(0, 12), *(pytest.param(seed, 20, marks=pytest.mark.slow) for seed in range(1, 6))]
 )
-def test_killed_at_random_and_by_two_processes_it_comes_to_the_same(processes, tmp_path, seed, count):
+def test_killed_and_shared_study_gives_the_same_trials(processes, tmp_path, seed, count):
     assert processes_of(processes, tmp_path / "calm", count, [0]) == [0]
     choice = random.Random(seed)
     for _ in range(3 * count // 10):

@@ -12,7 +12,7 @@ from rru.training import Run, RunError, Stepped
 from tests.experiments.chorales import folder, outcomes, planned, trained
 
 
-def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp_path):
+def test_run_transferred_every_three_steps_gives_the_same_result(tmp_path):
     """As a cluster does: trained in one folder, kept in another, gone on with in a third."""
     (entry,) = planned("rru")
     expected = trained([entry], tmp_path / "expected")
@@ -36,7 +36,7 @@ def test_a_run_that_is_carried_on_every_three_steps_comes_to_the_same_result(tmp
     assert outcomes([entry], tmp_path / "kept") == expected
 
 
-def test_only_what_has_changed_is_sent_and_what_is_gone_is_removed(tmp_path):
+def test_only_changes_are_sent_and_deletions_applied(tmp_path):
     place, kept = tmp_path / "place", tmp_path / "kept"
     for path in (place / "checkpoint" / "000001", kept):
         path.mkdir(parents=True)
@@ -80,7 +80,7 @@ def test_only_what_has_changed_is_sent_and_what_is_gone_is_removed(tmp_path):
         "nul\0",
     ],
 )
-def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
+def test_file_name_outside_the_folder_is_refused(tmp_path, name):
     kept = tmp_path / "a" / "run"
     kept.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
@@ -90,7 +90,7 @@ def test_a_file_whose_name_leads_elsewhere_is_refused(tmp_path, name):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_users_put_beside_the_files_of_a_run_is_neither_sent_nor_removed(tmp_path):
+def test_users_files_are_neither_sent_nor_removed(tmp_path):
     (tmp_path / "music").mkdir()
     for name in ("notes.txt", "music/chorale.mid", "best.zip", "metrics.jsonl"):
         (tmp_path / name).write_bytes(b"mine")
@@ -111,7 +111,7 @@ def test_links_are_not_written_through(tmp_path, part):
 
 
 @pytest.mark.parametrize("steps", [8, None], ids=["stopped", "ended"])
-def test_a_writer_that_dies_at_any_moment_leaves_what_the_run_can_go_on_from(steps, tmp_path, monkeypatch):
+def test_killed_writer_leaves_a_resumable_run(steps, tmp_path, monkeypatch):
     """Every file of a run is written in turn; up to each of them, the run goes on to the same result."""
     (entry,) = planned("gru")
     expected = trained([entry], tmp_path / "whole")

@@ -8,7 +8,7 @@ from rru.files import FileError, unfinished_folder, write_file, write_folder
 from rru.inference.output import write_files
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_file_is_flushed_before_its_rename(tmp_path, monkeypatch):
     happened = []
     replace = type(tmp_path).replace
     monkeypatch.setattr(os, "fsync", lambda descriptor: happened.append(os.readlink(f"/proc/self/fd/{descriptor}")))
@@ -17,14 +17,14 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert [os.path.basename(entry).split("-")[0] for entry in happened] == [".unfinished", "named", tmp_path.name]
 
 
-def test_a_folder_that_is_not_finished_leaves_nothing(tmp_path):
+def test_unfinished_folder_is_removed(tmp_path):
     with unfinished_folder(tmp_path / "folder") as folder:
         (folder / "half").write_bytes(b"x")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("write", [write_file, lambda path, content: write_folder(path, {"name": content})])
-def test_what_cannot_be_written_is_named_with_the_reason_whoever_writes_it(write, tmp_path):
+def test_write_error_names_path_and_reason(write, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileError, match=r"file/new: could not be written \(Not a directory\); the previous content"):
         write(tmp_path / "file" / "new", b"content")

@@ -20,7 +20,7 @@ def hold(path, pipe):
         signal.pause()
 
 
-def test_ends_with_the_process_that_holds_it_which_is_named(processes, tmp_path):
+def test_lock_ends_with_its_process(processes, tmp_path):
     receiver, sender = processes.Pipe(duplex=False)
     process = processes.Process(target=hold, args=(tmp_path / "lock", sender))
     process.start()
@@ -37,7 +37,7 @@ def test_ends_with_the_process_that_holds_it_which_is_named(processes, tmp_path)
     assert not is_locked(tmp_path / "lock")
 
 
-def test_waits_as_long_as_it_is_told_to(tmp_path):
+def test_lock_waits_for_its_timeout(tmp_path):
     first, released = Lock(tmp_path / "lock"), []
     first.acquire()
 
@@ -53,7 +53,7 @@ def test_waits_as_long_as_it_is_told_to(tmp_path):
     thread.join()
 
 
-def test_asking_makes_no_file_and_needs_no_right_to_write(tmp_path):
+def test_is_locked_creates_no_file(tmp_path):
     assert not is_locked(tmp_path / "lock")
     assert list(tmp_path.iterdir()) == []
     with Lock(tmp_path / "lock"):
@@ -61,7 +61,7 @@ def test_asking_makes_no_file_and_needs_no_right_to_write(tmp_path):
         assert is_locked(tmp_path / "lock")
 
 
-def test_asking_often_keeps_nobody_from_the_lock(tmp_path):
+def test_is_locked_does_not_starve_the_lock(tmp_path):
     (tmp_path / "lock").touch()
     ended, seen = threading.Event(), []
 
@@ -84,7 +84,7 @@ def test_asking_often_keeps_nobody_from_the_lock(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_what_is_no_file_is_refused_and_left_as_it_is(kind, tmp_path):
+def test_non_file_is_refused_unchanged(kind, tmp_path):
     path = tmp_path / "lock"
     (tmp_path / "mine").write_text("kept")
     {"link": lambda: path.symlink_to(tmp_path / "mine"), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
@@ -94,7 +94,7 @@ def test_what_is_no_file_is_refused_and_left_as_it_is(kind, tmp_path):
     assert (tmp_path / "mine").read_text() == "kept"
 
 
-def test_a_full_disk_names_the_lock(tmp_path, monkeypatch):
+def test_full_disk_error_names_the_lock(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

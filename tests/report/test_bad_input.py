@@ -28,7 +28,7 @@ def shown(tmp_path):
 
 @pytest.mark.parametrize("name", ["config.toml", "result.json", "env.json", "metrics.jsonl"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[" * 100_000, b"{]", b"[1, 2]", b"1e999", b"null"])
-def test_any_file_may_hold_anything(tmp_path, damaged, name, content):
+def test_files_may_hold_anything(tmp_path, damaged, name, content):
     (damaged / name).write_bytes(content + b"\n")
     said, html = shown(tmp_path)
     assert f"{damaged / name}" in said or "does not know these settings (config.toml)" in said
@@ -44,14 +44,14 @@ def test_a_huge_file_is_not_read(tmp_path, damaged, name):
 
 
 @pytest.mark.parametrize("name", ["result.json", "env.json", "metrics.jsonl", "lock"])
-def test_a_pipe_in_place_of_a_file_stops_nothing(tmp_path, damaged, name):
+def test_pipe_instead_of_a_file_does_not_block(tmp_path, damaged, name):
     (damaged / name).unlink(missing_ok=True)
     os.mkfifo(damaged / name)
     shown(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["config.toml", "result.json", "env.json", "metrics.jsonl", "lock", "music"])
-def test_a_folder_or_a_link_in_place_of_a_file_stops_nothing(tmp_path, damaged, name):
+def test_folder_or_link_instead_of_a_file_is_reported(tmp_path, damaged, name):
     (damaged / name).unlink(missing_ok=True)
     (damaged / name).mkdir()
     shown(tmp_path)
@@ -69,7 +69,7 @@ def test_a_result_of_an_older_version_counts_if_its_number_is_there(tmp_path, da
 
 
 @pytest.mark.parametrize("key", ["status", "test"])
-def test_a_result_without_its_number_counts_nowhere(tmp_path, damaged, key):
+def test_result_without_test_score_does_not_count(tmp_path, damaged, key):
     change_result(damaged, remove=[key])
     said, html = shown(tmp_path)
     assert f"it lacks {key}" in said
@@ -79,7 +79,7 @@ def test_a_result_without_its_number_counts_nowhere(tmp_path, damaged, key):
 @pytest.mark.parametrize(
     "test", [None, [], "7.8", {"nll": None}, {"nll": "7.8"}, {"nll": True}, {"nll": 1e300}, {"loss": 7.8}]
 )
-def test_a_test_that_is_no_number_counts_nowhere(tmp_path, damaged, test):
+def test_non_numeric_test_score_does_not_count(tmp_path, damaged, test):
     change_result(damaged, test=test, epochs="many", best_epoch=-1, seconds=[1], parameters=10**30)
     said, html = shown(tmp_path)
     assert "has no test.nll, so the run does not count" in said
@@ -95,7 +95,7 @@ def test_files_may_be_nested_deeply(tmp_path, damaged, depth):
     shown(tmp_path)
 
 
-def test_names_may_be_no_text(tmp_path, damaged):
+def test_names_may_be_of_any_type(tmp_path, damaged):
     folder = write_run(tmp_path / "runs", preset(cell="lstm"), folder=tmp_path / "runs" / os.fsdecode(b"\xff"))
     change_result(folder, reason="\ud800", **{"\udfff": 1})
     said, _ = shown(tmp_path)
@@ -109,7 +109,7 @@ def test_an_empty_result_is_no_result(tmp_path, damaged):
     assert "result.json is of another version of rru: it lacks best, " in said
 
 
-def test_a_long_story_is_cut_short(tmp_path, damaged):
+def test_long_reason_is_truncated(tmp_path, damaged):
     write_run(tmp_path / "runs", preset(seed=1), 7.8, status="diverged", reason="r" * 900_000)
     (damaged / "config.toml").write_text(f'[task]\nname = "{"t" * 900_000}"')
     said, html = shown(tmp_path)
@@ -126,7 +126,7 @@ def test_settings_of_another_version_are_listed(tmp_path, damaged):
     assert "warmup = 3" in html  # its settings are shown as they are
 
 
-def test_a_line_of_metrics_that_is_damaged_is_left_out(tmp_path, damaged):
+def test_damaged_metrics_line_is_left_out(tmp_path, damaged):
     path = damaged / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:3], "{oops\n", *lines[3:]]))
@@ -134,19 +134,19 @@ def test_a_line_of_metrics_that_is_damaged_is_left_out(tmp_path, damaged):
     assert f"{path}: line 4 is damaged and left out" in said
 
 
-def test_a_line_cut_short_by_a_killed_run_is_no_damage(tmp_path, damaged):
+def test_truncated_last_line_is_no_damage(tmp_path, damaged):
     with (damaged / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "ep')
     assert shown(tmp_path)[0] == ""
 
 
-def test_metrics_of_other_kinds_are_passed_over(tmp_path, damaged):
+def test_other_kinds_of_metrics_lines_are_ignored(tmp_path, damaged):
     with (damaged / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "epoch", "epoch": "six", "validation": 3}\n{"epoch": 7}\n{"kind": "epoch", "epoch": 8}\n')
     shown(tmp_path)
 
 
-def test_a_run_that_was_stopped_is_shown_as_far_as_it_came(tmp_path, damaged):
+def test_stopped_run_is_shown(tmp_path, damaged):
     write_run(tmp_path / "runs", preset(cell="lstm"), None)
     _, html = shown(tmp_path)
     assert "stopped" in html
@@ -169,7 +169,7 @@ def test_music_too_large_is_left_out(tmp_path, damaged):
     assert "long.wav: has 13631488 bytes; at most" in shown(tmp_path)[1]
 
 
-def test_music_is_not_followed_to_other_places(tmp_path, damaged):
+def test_linked_music_is_not_read(tmp_path, damaged):
     (tmp_path / "secret").write_text("secret")
     (damaged / "music").mkdir()
     (damaged / "music" / "roll.png").symlink_to(tmp_path / "secret")
@@ -178,7 +178,7 @@ def test_music_is_not_followed_to_other_places(tmp_path, damaged):
     assert "roll.png: must be a file" in html
 
 
-def test_a_linked_music_folder_is_not_looked_into(tmp_path, damaged):
+def test_linked_music_folder_is_ignored(tmp_path, damaged):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "roll.png").write_text("secret")
     (damaged / "music").symlink_to(tmp_path / "elsewhere")
@@ -193,7 +193,7 @@ def test_a_missing_folder_is_named_and_the_others_shown(tmp_path, damaged):
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.touch()])
-def test_nothing_at_all_is_an_error_and_no_page(tmp_path, make):
+def test_no_runs_is_an_error(tmp_path, make):
     make(tmp_path / "runs")
     with pytest.raises(RunError, match="no runs in"):
         report.write([tmp_path / "runs"], tmp_path / "page.html")

@@ -27,7 +27,7 @@ def page(tmp_path_factory, all_runs):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "dark"), (390, "light"), (320, "dark")])
-def test_all_is_drawn_without_complaint_or_request_in_any_width(browser, page, width, scheme):
+def test_page_renders_without_errors_or_requests_at_any_width(browser, page, width, scheme):
     browser.open(page, width=width, scheme=scheme)
     assert browser.errors == []
     assert browser.requests == [page.as_uri()]
@@ -50,7 +50,7 @@ def test_on_a_phone_every_score_is_within_the_screen(browser, page):
     assert browser.run(outside) == 0
 
 
-def test_the_mouse_makes_a_mark_tell_all(browser, page):
+def test_hovering_a_mark_shows_its_numbers(browser, page):
     browser.open(page)
     browser.point_at("svg.map .mark:nth-of-type(2)")
     told = browser.run("document.getElementById('tip').innerText").splitlines()
@@ -70,7 +70,7 @@ def test_the_mouse_makes_a_mark_tell_all(browser, page):
     assert browser.run("document.getElementById('tip').hidden")
 
 
-def test_what_is_told_fits_the_window(browser, page):
+def test_tooltip_fits_the_window(browser, page):
     browser.open(page, width=390, height=800)
     for selector in ("svg.map .mark:nth-of-type(5)", "svg.chart .dot:not(.quiet)"):
         browser.point_at(selector)
@@ -82,7 +82,7 @@ def test_what_is_told_fits_the_window(browser, page):
         assert box[3] <= 800
 
 
-def test_the_arrow_keys_go_from_mark_to_mark(browser, page):
+def test_arrow_keys_move_between_marks(browser, page):
     browser.open(page)
     browser.run("document.querySelector('svg.chart').focus()")
     browser.settle()
@@ -107,7 +107,7 @@ def test_marks_of_a_map_are_failed_missing_and_best(browser, page):
     assert counts[2] >= 2 * 4
 
 
-def test_a_columns_head_sorts(browser, page):
+def test_column_header_sorts(browser, page):
     browser.open(page)
     column = "[...document.querySelectorAll('.runs tbody tr:first-child')].map((row) => row.cells[5].dataset.value)"
     click = "document.querySelectorAll('.runs thead button')[5].click()"
@@ -120,13 +120,13 @@ def test_a_columns_head_sorts(browser, page):
     assert browser.run("document.querySelectorAll('.runs th')[5].getAttribute('aria-sort')") == "descending"
 
 
-def test_words_cut_the_runs_down(browser, page):
+def test_words_filter_runs(browser, page):
     browser.open(page)
     browser.run("search.value = 'JSB paper lstm'; search.dispatchEvent(new Event('input'))")
     assert browser.run("[...table.tBodies].filter((body) => !body.hidden).length") == 10  # LSTM and Mogrifier LSTM
 
 
-def test_everything_is_reached_with_the_tab_key_and_seen(browser, page):
+def test_tab_key_reaches_everything_visibly(browser, page):
     browser.open(page)
     browser.press_tab()
     assert browser.run("document.activeElement.className") == "skip"
@@ -134,13 +134,13 @@ def test_everything_is_reached_with_the_tab_key_and_seen(browser, page):
     assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_text_has_the_contrast_that_readers_need(browser, page):
+def test_text_has_enough_contrast(browser, page):
     for scheme in ("light", "dark"):
         browser.open(page, scheme=scheme)
         assert browser.run(CONTRAST) == []
 
 
-def test_tables_have_captions_and_pictures_have_words(browser, page):
+def test_tables_have_captions_and_pictures_have_labels(browser, page):
     browser.open(page)
     assert browser.run(
         "[...document.querySelectorAll('table')].every((one) => one.caption.textContent.trim().length > 10)"
@@ -149,7 +149,7 @@ def test_tables_have_captions_and_pictures_have_words(browser, page):
     assert browser.run("[...document.querySelectorAll('svg[role=img]')].every((one) => one.ariaLabel.length > 20)")
 
 
-def test_a_page_that_is_kept_fresh_loses_nothing_when_loaded_again(browser, tmp_path):
+def test_reloading_keeps_the_readers_state(browser, tmp_path):
     for seed in range(12):
         write_run(tmp_path / "runs", preset(seed=seed), 8 + 0.1 * seed)
     path, looks = tmp_path / "page.html", iter([True])
@@ -172,7 +172,7 @@ def test_a_page_that_is_kept_fresh_loses_nothing_when_loaded_again(browser, tmp_
     assert "data-every" not in path.read_text()  # once watching has ended
 
 
-def test_a_page_that_is_kept_fresh_loads_itself_unless_paused(browser, tmp_path):
+def test_live_page_reloads_unless_paused(browser, tmp_path):
     write_run(tmp_path / "runs", preset())
     path = tmp_path / "page.html"
     report.keep_writing([tmp_path / "runs"], path, every=3600, stop=lambda: True, tell=lambda _: live(path))
@@ -188,7 +188,7 @@ def test_a_page_that_is_kept_fresh_loads_itself_unless_paused(browser, tmp_path)
     assert browser.errors == []
 
 
-def test_music_of_a_run_is_seen_and_can_be_played(browser, tmp_path):
+def test_music_can_be_played(browser, tmp_path):
     folder = write_run(tmp_path / "runs", preset()) / "music"
     folder.mkdir()
     (folder / "roll.png").write_bytes(base64.b64decode(PIXEL))

@@ -37,7 +37,7 @@ def test_names_are_escaped():
         {"history": [10**400]},
     ],
 )
-def test_what_is_no_fan_is_left_out(change):
+def test_malformed_fan_is_left_out(change):
     assert fans({"target": "load", "fans": [{**FAN, **change}, 7]}) == []
     assert fans({"fans": "all"}) == []
     assert fans({}) == []

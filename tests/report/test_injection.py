@@ -54,7 +54,7 @@ def test_no_element_or_attribute_comes_from_a_folder(tmp_path, evil):
     assert "{{ 7*7 }}" in html
 
 
-def test_the_policy_lets_only_the_pages_own_script_run(tmp_path, evil):
+def test_policy_allows_only_the_pages_script(tmp_path, evil):
     report.write([evil], tmp_path / "page.html")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', (tmp_path / "page.html").read_text())[1]
     assert "default-src &#39;none&#39;" in policy
@@ -62,21 +62,21 @@ def test_the_policy_lets_only_the_pages_own_script_run(tmp_path, evil):
     assert "http" not in policy
 
 
-def test_a_drawings_texts_and_attributes_are_escaped():
+def test_drawings_are_escaped():
     drawn = svg.element("g", EVIL, svg.element("path", d=1.5), data_tip=EVIL)
     page = Elements(drawn)
     assert page.found == {"g": 1, "path": 1}
     assert page.attributes == {"data-tip", "d"}
 
 
-def test_a_page_names_no_address(tmp_path, all_runs):
+def test_page_contains_no_address(tmp_path, all_runs):
     report.write([all_runs], tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text()
     assert "://" not in html
     assert not re.search(r'(?:src|href)="(?!#|data:)', html)
 
 
-def test_a_spreadsheet_runs_nothing(tmp_path):
+def test_csv_contains_no_formulas(tmp_path):
     write_run(tmp_path / "runs", preset())
     folder = tmp_path / "runs" / "damaged"
     folder.mkdir()

@@ -26,7 +26,7 @@ def own_run(tmp_path, monkeypatch):
     return write
 
 
-def test_a_file_read_in_two_ways_is_never_one_table(tmp_path, own_run):
+def test_variants_of_a_file_have_separate_tables(tmp_path, own_run):
     file = own_files.text(tmp_path / "novel.txt")
     own_run(2.5, file)
     own_run(2.75, file, "lstm")
@@ -40,7 +40,7 @@ def test_a_file_read_in_two_ways_is_never_one_table(tmp_path, own_run):
     assert said.count("Results: ") == 3
 
 
-def test_other_inputs_of_a_series_are_other_lines_of_its_table(tmp_path, own_run):
+def test_inputs_of_a_series_are_lines_of_one_table(tmp_path, own_run):
     file = tmp_path / "energy.csv"
     days = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
     file.write_text("day,load\n" + "".join(f"{day},{5 + n % 7 + n / 100}\n" for n, day in enumerate(days)))
@@ -51,7 +51,7 @@ def test_other_inputs_of_a_series_are_other_lines_of_its_table(tmp_path, own_run
     assert "energy.csv (horizon=2) MASE, lower is better 0.60" in said
 
 
-def test_runs_on_own_music_say_how_to_get_a_piano_roll_onto_the_page(tmp_path, own_run):
+def test_own_music_without_piece_shows_the_command(tmp_path, own_run):
     folder = own_run(7.0, own_files.pieces(tmp_path / "midi"))
     advice = "to see and hear a piece here: rru compose"
     assert advice in text_of(page(tmp_path))
@@ -60,7 +60,7 @@ def test_runs_on_own_music_say_how_to_get_a_piano_roll_onto_the_page(tmp_path, o
     assert advice not in text_of(page(tmp_path))
 
 
-def test_runs_whose_settings_cannot_be_told_apart_have_lines_of_their_own(tmp_path, own_run):
+def test_indistinguishable_settings_have_separate_lines(tmp_path, own_run):
     file = own_files.text(tmp_path / "novel.txt")
     for rate, test in ((0.001, 2.5), (0.002, 2.25)):
         (own_run(test, file, changes=[f"lr={rate}"]) / "data.json").unlink()

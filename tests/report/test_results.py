@@ -14,7 +14,7 @@ from rru.report.tables import tables
 from tests.report.samples import page, preset, text_of, write_run
 
 
-def test_numbers_stand_beside_the_papers(tmp_path):
+def test_table_shows_the_papers_numbers(tmp_path):
     for cell, test in {"rru": 7.8549, "lstm": 8.1}.items():
         write_run(tmp_path / "runs", preset(cell=cell), test)
     said = text_of(page(tmp_path))
@@ -26,7 +26,7 @@ def test_numbers_stand_beside_the_papers(tmp_path):
     assert "chose their settings on the test split" in said
 
 
-def test_a_grid_has_maps_of_the_cells_that_were_run_and_names_the_others(tmp_path):
+def test_grid_shows_begun_cells_and_names_missing_ones(tmp_path):
     entries = plans.load("robustness-jsb", "cpu").runs
     for number, entry in enumerate(each for each in entries if each.cell == "rru"):
         if number:
@@ -37,7 +37,7 @@ def test_a_grid_has_maps_of_the_cells_that_were_run_and_names_the_others(tmp_pat
     assert "24 of 25 settings have a result; 1 missing. No runs of GRU, LSTM, Mogrifier LSTM." in html
 
 
-def test_a_curve_leaves_no_point_out(tmp_path):
+def test_curve_shows_every_point(tmp_path):
     entries = [each for each in plans.load("dropout-jsb", "cpu").runs if each.cell == "rru"]
     for number, entry in enumerate(entries):
         write_run(tmp_path / "runs", entry.config, 30.0 if number == len(entries) - 1 else 8.0 + number / 10)
@@ -45,7 +45,7 @@ def test_a_curve_leaves_no_point_out(tmp_path):
     assert chart.count('class="mark"') == len(entries) == 10
 
 
-def test_the_winner_of_one_seed_is_bold_and_said_to_be_one(tmp_path):
+def test_single_seed_winner_is_bold_and_labelled(tmp_path):
     for cell, test in {"rru": 7.85, "lstm": 8.1}.items():
         write_run(tmp_path / "runs", preset(cell=cell), test)
     html = page(tmp_path)
@@ -54,7 +54,7 @@ def test_the_winner_of_one_seed_is_bold_and_said_to_be_one(tmp_path):
     assert "RRU: one seed each, not significant" in html
 
 
-def test_seeds_are_gathered_to_a_mean(tmp_path):
+def test_seeds_are_averaged(tmp_path):
     for seed, test in enumerate((8.0, 8.2, 8.4, 8.6, 8.8)):
         write_run(tmp_path / "runs", preset(seed=seed), test)
     said = text_of(page(tmp_path))
@@ -72,7 +72,7 @@ def test_presets_are_kept_apart(tmp_path):
     assert "7.80" not in smoke[: smoke.index("</section>")]
 
 
-def test_the_page_leads_with_who_is_best_and_the_music(tmp_path):
+def test_page_starts_with_rankings_and_music(tmp_path):
     """Not with a run that was stopped at once, nor with one that only tried whether things work."""
     for cell, test in {"rru": 6.0, "lstm": 7.0}.items():
         folder = write_run(tmp_path / "runs", preset("bach", cell, "demo"), test)
@@ -93,7 +93,7 @@ def test_the_page_leads_with_who_is_best_and_the_music(tmp_path):
     assert re.findall(r'data-label="preset">(\w+)', html) == ["demo", "demo", "paper", "smoke", "smoke"]
 
 
-def test_the_paper_is_mentioned_only_beside_its_numbers(tmp_path):
+def test_paper_is_mentioned_only_with_its_numbers(tmp_path):
     for cell, test in {"rru": 6.0, "lstm": 7.0}.items():
         write_run(tmp_path / "runs", preset("bach", cell, "demo"), test)
     assert "the paper" not in text_of(page(tmp_path, markdown=tmp_path / "out.md")).lower()
@@ -117,7 +117,7 @@ def test_a_setting_changed_to_its_default_is_shown_with_its_value(tmp_path):
     assert "output=independent" in origin(run).text
 
 
-def test_a_diverged_seed_is_named_and_does_not_count(tmp_path):
+def test_diverged_seed_does_not_count(tmp_path):
     write_run(tmp_path / "runs", preset(seed=0), 8.0)
     write_run(tmp_path / "runs", preset(seed=1), 99.0, status="diverged", reason="the training loss became nan")
     write_run(tmp_path / "runs", preset(cell="gru", seed=0), 9.0)
@@ -127,7 +127,7 @@ def test_a_diverged_seed_is_named_and_does_not_count(tmp_path):
     assert "Diverged: the training loss became nan." in html
 
 
-def test_a_copy_of_a_run_is_no_second_seed(tmp_path):
+def test_copied_run_counts_once(tmp_path):
     write_run(tmp_path / "runs", preset(), 8.0)
     write_run(tmp_path / "runs", preset(), 8.5, folder=tmp_path / "runs" / "zcopy")
     (point, *_) = build([tmp_path / "runs"]).sections["paper"][0].points
@@ -135,7 +135,7 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path):
     assert "has the same settings and seed" in page(tmp_path)
 
 
-def test_a_copy_that_has_ended_counts_before_one_that_has_not(tmp_path):
+def test_ended_copy_counts_first(tmp_path):
     write_run(tmp_path / "runs", preset(), None, folder=tmp_path / "runs" / "a")
     write_run(tmp_path / "runs", preset(), 8.5, folder=tmp_path / "runs" / "b")
     (point, *_) = build([tmp_path / "runs"]).sections["paper"][0].points
@@ -170,7 +170,7 @@ def test_the_demonstrations_runs_are_compared(tmp_path):
     assert "Convergence: Bach chorales" in html
 
 
-def test_joint_outputs_are_lines_of_their_own_and_never_beside_the_papers_numbers(tmp_path):
+def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path):
     write_run(tmp_path / "runs", preset(), 7.85)
     write_run(tmp_path / "runs", preset("jsb", "rru", "paper", 0, "output=nade"), 4.86)
     write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
@@ -198,7 +198,7 @@ def test_joint_outputs_are_lines_of_their_own_and_never_beside_the_papers_number
     assert "4.57 paper" not in said
 
 
-def test_columns_of_a_table_fit_though_an_output_was_run_on_one_task_only(tmp_path):
+def test_table_has_columns_for_outputs_of_a_single_task(tmp_path):
     write_run(tmp_path / "runs", preset("nottingham", "rru", "best"), 1.98)
     write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
     write_run(tmp_path / "runs", preset("jsb", "rru", "best", 0, "output=chain", "output_units=none"), 6.1)
@@ -209,14 +209,14 @@ def test_columns_of_a_table_fit_though_an_output_was_run_on_one_task_only(tmp_pa
         assert {entry.point.line: entry.point.test for entry in row.entries if entry.point.test} == tests
 
 
-def test_only_at_the_papers_settings_is_a_difference_better_or_worse(tmp_path):
+def test_better_or_worse_only_at_the_papers_settings(tmp_path):
     write_run(tmp_path / "runs", preset(name="cpu"), 8.72)
     said = text_of(page(tmp_path))
     assert "8.72 paper 7.72 +1.00" in said
     assert "worse" not in said.replace("or worse", "")
 
 
-def test_every_plan_on_every_task_is_looked_for(tmp_path):
+def test_every_plan_is_matched_on_every_task(tmp_path):
     for name in plans.names():
         for task in plans.tasks(name, "smoke"):
             entry = plans.load(name, "smoke", tasks=[task]).runs[-1]
@@ -224,7 +224,7 @@ def test_every_plan_on_every_task_is_looked_for(tmp_path):
             assert (preset_of(run), line_of(run)) == ("smoke", entry.line)
 
 
-def test_a_plan_is_not_shown_for_runs_that_another_shows(tmp_path):
+def test_plan_without_new_runs_is_hidden(tmp_path):
     for cell in ("rru", "gru"):
         write_run(tmp_path / "runs", preset("ptb-chars", cell), 1.3)  # also points of the dropout plan
     names = [section.name for section in build([tmp_path / "runs"]).sections["paper"]]
@@ -276,7 +276,7 @@ def test_music_of_a_run_is_on_the_page(tmp_path):
     assert 'src="data:audio/wav;base64,UklGRiBzb3VuZA=="' in html
 
 
-def test_nothing_is_written_but_the_page(tmp_path):
+def test_only_the_page_is_written(tmp_path):
     write_run(tmp_path / "runs", preset())
     write_run(tmp_path / "runs", preset(seed=1), None)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")}

@@ -26,7 +26,7 @@ def watch(tmp_path):
     return watch
 
 
-def test_it_is_written_when_something_has_changed_and_only_then(tmp_path, watch):
+def test_page_is_written_only_after_a_change(tmp_path, watch):
     page, seen = tmp_path / "page.html", []
 
     def look():
@@ -40,7 +40,7 @@ def test_it_is_written_when_something_has_changed_and_only_then(tmp_path, watch)
     assert seen[2][1]
 
 
-def test_a_run_that_goes_on_is_a_change(tmp_path, watch):
+def test_progress_of_a_run_is_a_change(tmp_path, watch):
     folder = write_run(tmp_path / "runs", preset(), None)
 
     def another_epoch():
@@ -56,7 +56,7 @@ def test_it_waits_for_the_first_run(tmp_path, watch):
     assert [type(event) for event in told[1:]] == [report.Summary]
 
 
-def test_the_last_page_no_longer_loads_itself(tmp_path, watch):
+def test_last_page_does_not_reload(tmp_path, watch):
     kept = []
     write_run(tmp_path / "runs", preset(), 7.8)
     watch(lambda: kept.append((tmp_path / "page.html").read_text()))
@@ -64,7 +64,7 @@ def test_the_last_page_no_longer_loads_itself(tmp_path, watch):
     assert "data-every" not in (tmp_path / "page.html").read_text()
 
 
-def test_a_page_made_once_does_not_load_itself(tmp_path):
+def test_static_page_does_not_reload(tmp_path):
     write_run(tmp_path / "runs", preset(), 7.8)
     report.write([tmp_path / "runs"], tmp_path / "page.html")
     assert "data-every" not in (tmp_path / "page.html").read_text()

@@ -34,7 +34,7 @@ def _hurt(path, damage):
 
 
 class TestContent:
-    def test_everything_comes_back_as_it_was(self, tmp_path):
+    def test_checkpoint_round_trip(self, tmp_path):
         state = {
             "numbers": {0: 1, 1: 1e-300, "two": float("inf"), "three": True, "none": None},
             "betas": (0.9, 0.999),
@@ -49,19 +49,19 @@ class TestContent:
             one.dtype == other.dtype for one, other in zip(loaded.state["tensors"], state["tensors"], strict=True)
         )
 
-    def test_weights_that_share_memory_are_saved_each(self):
+    def test_shared_weights_are_saved_separately(self):
         weight = torch.arange(6.0).reshape(2, 3)
         loaded = unpack(pack({"one": weight, "same": weight, "part": weight[1:], "other way": weight.t()}), "file")
         assert loaded["same"].equal(weight)
         assert loaded["part"].equal(weight[1:])
         assert loaded["other way"].equal(weight.t())
 
-    def test_what_would_need_pickle_is_refused(self):
+    def test_values_that_need_pickle_are_refused(self):
         with pytest.raises(TypeError, match=r"got Linear at state\.model"):
             flatten({"model": nn.Linear(1, 1)})
 
     @pytest.mark.parametrize("tree", [{"pickle": "x"}, {"a": 1, "b": 2}, {}, {"tensor": "none"}, {"dict": [1]}])
-    def test_what_is_not_a_tree_is_refused(self, tree):
+    def test_malformed_tree_is_refused(self, tree):
         with pytest.raises((ValueError, KeyError, TypeError)):
             restore(tree, {})
 
@@ -81,7 +81,7 @@ class TestContent:
 class TestDamage:
     @pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors", "state.json", "manifest.json"])
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "missing"])
-    def test_of_the_newest_falls_back_and_says_so(self, name, damage, tmp_path):
+    def test_damaged_newest_falls_back_with_a_notice(self, name, damage, tmp_path):
         for step in range(2):
             Checkpoints(tmp_path).save(Checkpoint({"weight": torch.zeros(2)}, {"step": step, "moment": torch.ones(2)}))
         _hurt(tmp_path / "000002" / name, damage)
@@ -90,7 +90,7 @@ class TestDamage:
         assert f"000002/{name}" in message or damage == "flipped"  # a flipped bit in the manifest blames another file
 
     @pytest.mark.parametrize(("name", "damage"), [("model.safetensors", "cut"), ("state.json", "flipped")])
-    def test_does_not_change_the_result(self, name, damage, uninterrupted, tmp_path):
+    def test_fallback_does_not_change_the_result(self, name, damage, uninterrupted, tmp_path):
         newest = _stopped(tmp_path / "run")[-1]
         _hurt(newest / name, damage)
         events = []
@@ -100,12 +100,12 @@ class TestDamage:
         assert f"{newest.name}/{name}" in notice
         assert outcome(tmp_path / "run") == uninterrupted
 
-    def test_is_a_warning_where_nobody_watches(self, tmp_path):
+    def test_fallback_warns_without_a_watcher(self, tmp_path):
         (_stopped(tmp_path / "run")[-1] / "state.json").write_bytes(b"")
         with pytest.warns(RuntimeWarning, match=r"state\.json: has 0 bytes, but \d+ were written"):
             train_in(tmp_path / "run")
 
-    def test_of_all_is_an_error_that_says_what_to_do(self, uninterrupted, tmp_path):
+    def test_all_damaged_is_an_error_with_advice(self, uninterrupted, tmp_path):
         for checkpoint in _stopped(tmp_path / "run"):
             (checkpoint / "model.safetensors").write_bytes(b"")
         with pytest.raises(RunError, match=r"no readable checkpoint: .*Remove this folder"):
@@ -114,13 +114,13 @@ class TestDamage:
         train_in(tmp_path / "run")
         assert outcome(tmp_path / "run") == uninterrupted
 
-    def test_of_the_best_weights_is_known_before_more_is_trained(self, tmp_path):
+    def test_damaged_best_weights_fail_on_resume(self, tmp_path):
         _stopped(tmp_path / "run")
         (tmp_path / "run" / "best" / "epoch-0001" / "model.safetensors").write_bytes(b"")
         with pytest.raises(Damaged, match=r"epoch-0001/model\.safetensors: has 0 bytes"):
             train_in(tmp_path / "run", watch=lambda event: pytest.fail("it trained"))
 
-    def test_a_damaged_one_does_not_count_as_one_of_the_last_two(self, tmp_path):
+    def test_damaged_one_does_not_count_as_kept(self, tmp_path):
         checkpoints = Checkpoints(tmp_path)
         for number in range(3):
             checkpoints.save(Checkpoint({}, {"number": number}))
@@ -135,7 +135,7 @@ class TestKeeping:
     def test_the_last_two_stay(self, tmp_path):
         assert len(_stopped(tmp_path / "run", step=20)) == 2
 
-    def test_best_weights_stay_as_long_as_a_checkpoint_speaks_of_them(self, tmp_path):
+    def test_best_weights_stay_while_a_checkpoint_needs_them(self, tmp_path):
         folder = tmp_path / "run"
         checkpoints = _stopped(folder, step=20)
         spoken_of = set()
@@ -172,7 +172,7 @@ for megabytes in (4, 20, 35, 45, 60, 75, 85, 110, 300):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told to run out of memory")
-def test_little_memory_is_an_error_and_never_ends_the_process():
+def test_out_of_memory_is_an_error():
     ran = subprocess.run([sys.executable, "-c", LITTLE_MEMORY], capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 0, ran.stderr
     *errors, last = ran.stdout.splitlines()

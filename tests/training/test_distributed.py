@@ -41,7 +41,7 @@ def whole(together, tmp_path_factory):
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_weights_are_those_of_one_process(together, count, tmp_path):
+def test_weights_match_a_single_process(together, count, tmp_path):
     assert together(count, list(TASKS), tmp_path / "many") == [0] * count
     for name in TASKS:
         alone = train_task(name, tmp_path / "one" / name)
@@ -60,7 +60,7 @@ def test_weights_are_those_of_one_process(together, count, tmp_path):
 
 
 class TestInterrupted:
-    def test_a_stop_that_one_process_is_asked_for_stops_all_and_any_number_can_go_on(self, together, whole, tmp_path):
+    def test_stop_in_one_process_stops_all_and_any_number_resumes(self, together, whole, tmp_path):
         assert together(2, ["toy"], tmp_path, stop_at=10) == [0, 0]
         shutil.copytree(tmp_path / "toy", tmp_path / "alone")
         assert Run(tmp_path / "toy").status == "stopped"
@@ -71,7 +71,7 @@ class TestInterrupted:
         assert train_task("toy", tmp_path / "alone", watch=events.append).status == "finished"
         assert "resuming with 1 processes instead of 2" in events[0].message
 
-    def test_a_process_that_is_killed_ends_all_and_the_run_can_be_resumed(self, together, whole, tmp_path):
+    def test_killed_process_ends_all_and_the_run_resumes(self, together, whole, tmp_path):
         codes = together(2, ["toy"], tmp_path, die_at=11)
         assert codes[1] == -signal.SIGKILL
         assert codes[0] not in (0, None)
@@ -79,7 +79,7 @@ class TestInterrupted:
         assert outcome(tmp_path / "toy") == whole
 
 
-def test_dropout_is_another_in_each_process_and_the_generator_the_same_afterwards():
+def test_dropout_differs_per_process_and_generators_agree_afterwards():
     drawn, after = [], []
     for rank in range(3):
         torch.manual_seed(5)
@@ -90,7 +90,7 @@ def test_dropout_is_another_in_each_process_and_the_generator_the_same_afterward
     assert len(set(after)) == 1
 
 
-def test_parts_of_a_batch_are_the_whole_of_it():
+def test_parts_of_a_batch_cover_it():
     inputs, lengths = torch.randn(4, 7, 2), torch.tensor([4, 1, 2, 3, 4, 2, 1])
     batch = Batch(inputs, torch.arange(7), lengths, fresh=False, tokens=17)
     parts = [Processes(rank, 3).part(batch) for rank in range(3)]

@@ -25,7 +25,7 @@ _TABLE = st.dictionaries(_TEXT, st.one_of(_PLAIN, st.lists(_PLAIN)))
 
 
 class TestConfig:
-    def test_reads_back_as_it_was(self, tmp_path):
+    def test_round_trip(self, tmp_path):
         Run.create(tmp_path / "run", CONFIG)
         assert Run(tmp_path / "run").config == CONFIG
         assert "[schedule]\npatience = 3\nepochs = 4\n" in (tmp_path / "run" / "config.toml").read_text()
@@ -34,30 +34,30 @@ class TestConfig:
     def test_any_plain_values_survive_with_their_types(self, config):
         assert toml.same(tomllib.loads(toml.dumps(config)), config)
 
-    def test_one_and_one_point_nought_are_told_apart(self):
+    def test_int_and_float_stay_distinct(self):
         assert (
             toml.dumps({"a": {"b": 1, "c": 1.0, "d": True, "e": 1e-7}}) == "[a]\nb = 1\nc = 1.0\nd = true\ne = 1e-07\n"
         )
 
     @pytest.mark.parametrize("value", [None, {"deeper": {}}, (1, 2), 1j, b"bytes"])
-    def test_what_is_not_plain_is_refused_by_name(self, value):
+    def test_non_plain_value_is_refused_by_name(self, value):
         with pytest.raises(TypeError, match=r"model\.size must be a string, number, bool or a list of these"):
             toml.dumps({"model": {"size": value}})
 
-    def test_nor_can_half_a_character_be_written(self):
+    def test_lone_surrogate_is_refused(self):
         with pytest.raises(ValueError, match="surrogates not allowed"):
             toml.dumps({"model": {"name": "\ud800"}})
 
-    def test_a_broken_one_is_named(self, tmp_path):
+    def test_broken_file_is_named(self, tmp_path):
         (tmp_path / "config.toml").write_text("[task\n")
         with pytest.raises(RunError, match=r"config\.toml: cannot be read"):
             Run(tmp_path)
 
-    def test_a_folder_without_is_no_run(self, tmp_path):
+    def test_folder_without_config_is_no_run(self, tmp_path):
         with pytest.raises(RunError, match=r"is not a run: it has no config\.toml"):
             Run(tmp_path)
 
-    def test_one_that_this_version_does_not_know_is_named(self, tmp_path):
+    def test_unknown_setting_is_named(self, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         file = run.path / "config.toml"
         file.write_text(file.read_text() + "warmup = 3\n")
@@ -81,7 +81,7 @@ def test_the_environment_is_noted(tmp_path):
 
 
 class TestMetrics:
-    def test_a_line_cut_short_is_dropped(self, tmp_path):
+    def test_truncated_line_is_dropped(self, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         first, second = ({"kind": "steps", "epoch": 1, "step": step, "loss": math.nan} for step in (1, 2))
         run.append(first)
@@ -94,7 +94,7 @@ class TestMetrics:
         assert run.keep_lines(0, 1) == (1, [])
         assert run.metrics() == [first | {"loss": None}]
 
-    def test_a_resumed_run_keeps_the_good_lines_after_a_damaged_one_and_says_so(self, uninterrupted, tmp_path):
+    def test_resumed_run_keeps_lines_after_a_damaged_one(self, uninterrupted, tmp_path):
         asked = iter([False] * 11 + [True])
         train_in(tmp_path / "run", stop=lambda: next(asked))
         path = tmp_path / "run" / "metrics.jsonl"
@@ -114,21 +114,21 @@ class TestMetrics:
 
 
 class TestMoving:
-    def test_a_run_goes_on_elsewhere(self, uninterrupted, tmp_path):
+    def test_moved_run_resumes(self, uninterrupted, tmp_path):
         asked = iter([False] * 11 + [True])
         train_in(tmp_path / "here", stop=lambda: next(asked))
         shutil.move(tmp_path / "here", tmp_path / "there" / "deeper")
         train_in(tmp_path / "there" / "deeper")
         assert outcome(tmp_path / "there" / "deeper") == uninterrupted
 
-    def test_a_copy_without_empty_folders_is_a_run_too(self, uninterrupted, tmp_path):
+    def test_copy_without_empty_folders_is_a_run(self, uninterrupted, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         (run.path / "checkpoint").rmdir()
         (run.path / "best").rmdir()
         train_in(run.path)
         assert outcome(run.path) == uninterrupted
 
-    def test_no_file_names_its_place(self, tmp_path):
+    def test_no_file_contains_the_folders_path(self, tmp_path):
         train_in(tmp_path / "run")
         for path in (tmp_path / "run").rglob("*"):
             assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes()
@@ -151,7 +151,7 @@ class _Disk:
 
 
 class TestFullDisk:
-    def test_at_any_write_loses_nothing(self, uninterrupted, tmp_path, monkeypatch):
+    def test_crash_at_any_write_loses_nothing(self, uninterrupted, tmp_path, monkeypatch):
         counting = _Disk(0, atomic.write_all)
         with monkeypatch.context() as patch:
             patch.setattr(atomic, "write_all", counting)
@@ -166,26 +166,26 @@ class TestFullDisk:
             train_in(folder)
             assert outcome(folder) == uninterrupted
 
-    def test_a_folder_that_may_not_be_written_to_is_named(self, tmp_path):
+    def test_read_only_folder_is_named(self, tmp_path):
         (tmp_path / "file").write_bytes(b"")
         with pytest.raises(FileError, match=r"file/run: could not be written \(Not a directory\)"):
             Run.create(tmp_path / "file" / "run", CONFIG)
 
 
 class TestResult:
-    def test_an_ended_run_is_not_run_again(self, tmp_path):
+    def test_ended_run_is_not_trained_again(self, tmp_path):
         first = train_in(tmp_path / "run")
         assert train_in(tmp_path / "run", stop=pytest.fail) == first
         assert Run(tmp_path / "run").status == "finished"
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"[" * 100_000])
-    def test_a_broken_one_is_named(self, content, tmp_path):
+    def test_broken_file_is_named(self, content, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         (run.path / "result.json").write_bytes(content)
         with pytest.raises(RunError, match=r"result\.json: .*remove it, then `rru resume`"):
             run.result()
 
-    def test_removed_it_is_made_again(self, uninterrupted, tmp_path):
+    def test_removed_result_is_made_again(self, uninterrupted, tmp_path):
         train_in(tmp_path / "run")
         (tmp_path / "run" / "result.json").unlink()
         train_in(tmp_path / "run")
@@ -196,7 +196,7 @@ class TestAFolderFromElsewhere:
     """A link in it would lead out of it, a pipe would keep whoever reads it waiting."""
 
     @pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
-    def test_no_link_in_it_is_written_through(self, name, tmp_path):
+    def test_links_are_not_written_through(self, name, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         (tmp_path / "mine").write_text("kept")
         (run.path / name).symlink_to(tmp_path / "mine")
@@ -220,7 +220,7 @@ class TestAFolderFromElsewhere:
             assert (tmp_path / "mine" / folder / "work").is_dir()
 
     @pytest.mark.parametrize("name", ["result.json", "metrics.jsonl", "lock"])
-    def test_no_pipe_in_it_is_waited_for(self, name, tmp_path):
+    def test_pipes_do_not_block(self, name, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         os.mkfifo(run.path / name)
         for ask in (run.result, run.metrics, lambda: run.status):
@@ -231,7 +231,7 @@ class TestAFolderFromElsewhere:
 
 
 class TestProvenance:
-    def test_a_change_of_versions_or_threads_is_added_to_the_history_and_told(self, tmp_path, monkeypatch):
+    def test_changed_environment_is_recorded_and_reported(self, tmp_path, monkeypatch):
         asked = iter([False] * 3 + [True])
         train_in(tmp_path / "run", stop=lambda: next(asked))
         before = json.loads((tmp_path / "run" / "env.json").read_bytes())
@@ -251,7 +251,7 @@ class TestProvenance:
         train_in(tmp_path / "run")
         assert "history" not in json.loads((tmp_path / "run" / "env.json").read_bytes())
 
-    def test_a_damaged_record_keeps_no_run_from_going_on(self, uninterrupted, tmp_path):
+    def test_damaged_environment_does_not_stop_a_run(self, uninterrupted, tmp_path):
         asked = iter([False] * 3 + [True])
         train_in(tmp_path / "run", stop=lambda: next(asked))
         (tmp_path / "run" / "env.json").write_text("[")

@@ -19,30 +19,30 @@ def tiny(*changes, task="bach"):
 
 
 class TestAFolderThatHasARun:
-    def test_goes_on_however_often_it_was_to_log(self, tmp_path):
+    def test_resumes_with_other_log_steps(self, tmp_path):
         first = train_config(tiny(), tmp_path / "run")
         assert train_config(tiny("log_steps=1", "checkpoint_seconds=5"), tmp_path / "run") == first
 
-    def test_goes_on_with_numbers_written_another_way(self, tmp_path):
+    def test_resumes_with_reformatted_numbers(self, tmp_path):
         assert train_config(tiny("dropout=0"), tmp_path / "run", stop=lambda: True).status == "stopped"
         file = tmp_path / "run" / "config.toml"
         file.write_text(file.read_text().replace("dropout = 0.0", "dropout = 0"))
         assert train_config(Run(tmp_path / "run").config, tmp_path / "run").status == "finished"
 
-    def test_of_other_settings_is_refused_and_they_are_named(self, tmp_path):
+    def test_other_settings_are_refused_by_name(self, tmp_path):
         train_config(tiny(), tmp_path / "run")
         with pytest.raises(RunError, match=r"run: .*\(optimiser\.lr is 0\.005, not 0\.1\); choose another folder"):
             train_config(tiny("lr=0.1"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nowhere", "meta", ""])
-def test_a_device_that_is_not_there_is_refused_before_anything_is_written(device, tmp_path):
+def test_missing_device_is_refused_before_writing(device, tmp_path):
     with pytest.raises(ValueError, match=rf"device must be one .*, such as cpu; got '{device}'"):
         train_config(tiny(), tmp_path / "run", device=device)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_threads_flush_numbers_too_small_to_matter(processes, tmp_path):
+def test_all_threads_flush_denormals(processes, tmp_path):
     """In a process that has started none yet: they copy the setting from the thread that starts them."""
     receiver, sender = processes.Pipe(duplex=False)
     process = processes.Process(target=flush, args=(tmp_path / "run", sender))
@@ -52,7 +52,7 @@ def test_all_threads_flush_numbers_too_small_to_matter(processes, tmp_path):
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_whether_they_are_flushed_is_afterwards_as_it_was(flushed):
+def test_flushing_is_restored_afterwards(flushed):
     tiny_number = torch.tensor(1e-30) * 1e-10
     torch.set_flush_denormal(flushed)
     try:
@@ -65,7 +65,7 @@ def test_whether_they_are_flushed_is_afterwards_as_it_was(flushed):
 
 
 class TestRunsBelowAFolder:
-    def test_what_is_no_run_is_told_of_and_left_out(self, tmp_path):
+    def test_non_run_is_reported_and_skipped(self, tmp_path):
         Run.create(tmp_path / "good", tiny())
         for name, content in {"cut": "x = [", "other": "task = 3", "odd": '[task]\nname = ["bach"]'}.items():
             (tmp_path / name).mkdir()
@@ -78,7 +78,7 @@ class TestRunsBelowAFolder:
             find_runs(tmp_path)
 
 
-def test_best_weights_are_found_among_other_things(tmp_path):
+def test_best_weights_are_found_among_other_files(tmp_path):
     result = train_config(tiny(), tmp_path / "run")
     (tmp_path / "run" / "best" / "epoch-x").mkdir()
     assert evaluate(tmp_path / "run", "test") == result.test

@@ -58,7 +58,7 @@ class TestEarlyStopping:
         assert not task.weights[-1].equal(task.weights[5])
 
     @pytest.mark.parametrize("ema", [0.0, 0.9])  # the average is tested where the average is validated
-    def test_a_test_after_every_epoch_is_noted_and_decides_nothing(self, ema, tmp_path):
+    def test_testing_every_epoch_does_not_affect_selection(self, ema, tmp_path):
         once, every = (
             train_in(
                 tmp_path / name,
@@ -97,7 +97,7 @@ class TestEarlyStopping:
 
 
 class TestDivergence:
-    def test_a_loss_that_is_no_number_ends_the_run_with_a_result(self, tmp_path):
+    def test_non_finite_loss_diverges(self, tmp_path):
         value = math.inf
         task = Breaking(lambda loss, step: loss * value if step == 17 else loss)
         result = train_in(tmp_path / "run", task)
@@ -106,32 +106,32 @@ class TestDivergence:
         assert Run(tmp_path / "run").status == "diverged"
         assert Run(tmp_path / "run").result().test["error"] > 0
 
-    def test_in_the_first_epoch_there_is_no_best_and_no_test(self, tmp_path):
+    def test_divergence_in_the_first_epoch_has_no_best_and_no_test(self, tmp_path):
         task = Breaking(lambda loss, step: loss * math.nan)
         result = train_in(tmp_path / "run", task)
         assert (result.status, result.best, result.best_epoch, result.test) == ("diverged", None, 0, {})
         assert task.evaluated == ["valid"]
 
-    def test_an_epoch_worse_than_the_untrained_model(self, tmp_path):
+    def test_epoch_worse_than_the_untrained_model_diverges(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1 if step <= 7 else 1000)))
         assert (result.status, result.epochs) == ("diverged", 2)
         assert "throughout epoch 2, above the untrained model's" in result.reason
 
-    def test_a_training_loss_that_dropout_makes_higher_is_none(self, tmp_path):
+    def test_loss_raised_by_dropout_does_not_diverge(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * 3))
         assert result.status == "finished"
         assert result.untrained_loss > Run(tmp_path / "run").metrics()[0]["validation"]["loss"]
 
-    def test_a_loss_above_that_of_an_untrained_model_that_is_good_already_is_none(self, tmp_path):
+    def test_good_untrained_model_does_not_diverge(self, tmp_path):
         task = Breaking(lambda loss, step: loss * (1 if step <= 7 else 1000))
         task.starts_well = True
         assert train_in(tmp_path / "run", task).status == "finished"
 
-    def test_a_single_bad_step_is_none(self, tmp_path):
+    def test_single_bad_step_does_not_diverge(self, tmp_path):
         result = train_in(tmp_path / "run", Breaking(lambda loss, step: loss * (1.3 if step == 9 else 1)))
         assert result.status == "finished"
 
-    def test_validation_that_is_no_number(self, tmp_path):
+    def test_non_finite_validation_diverges(self, tmp_path):
         result = train_in(tmp_path / "run", Scripted([9.0, 5.0, math.nan]))
         assert (result.status, result.best, result.best_epoch) == ("diverged", 5.0, 1)
         assert result.reason == "validation after epoch 2 gave nan"
@@ -145,7 +145,7 @@ class TestDivergence:
 
 class TestStopping:
     @pytest.mark.parametrize("step", [1, 7, 26])
-    def test_after_any_step_then_resumed_is_as_if_never_stopped(self, step, uninterrupted, tmp_path):
+    def test_stopped_after_any_step_resumes_identically(self, step, uninterrupted, tmp_path):
         asked = iter([False] * (step - 1) + [True])
         stopped = train_in(tmp_path / "run", stop=lambda: next(asked))
         assert (stopped.status, stopped.steps) == ("stopped", step)
@@ -163,7 +163,7 @@ class TestStopping:
         ],
         ids=["AdamW", "RAdam", "SGD"],
     )
-    def test_with_any_optimiser_after_every_step(self, build, tmp_path):
+    def test_stopped_after_every_step_resumes_with_any_optimiser(self, build, tmp_path):
         train_in(tmp_path / "whole", build=build, config=config(epochs=2))
         while train_in(tmp_path / "run", build=build, config=config(epochs=2), stop=lambda: True).status == "stopped":
             pass
@@ -192,7 +192,7 @@ class TestStopping:
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
 
-    def test_how_often_checkpoints_are_written_changes_nothing(self, uninterrupted, tmp_path):
+    def test_checkpoint_interval_does_not_change_the_result(self, uninterrupted, tmp_path):
         train_in(tmp_path / "run", config=config(checkpoint_steps=0))
         assert outcome(tmp_path / "run") == uninterrupted
 
@@ -206,7 +206,7 @@ class TestCheckpointsInsideAnEpoch:
             ({"checkpoint_steps": 0, "checkpoint_seconds": 1e-9}, 10),
         ],
     )
-    def test_are_written_as_often_as_asked(self, schedule, last, uninterrupted, tmp_path):
+    def test_checkpoints_are_written_as_often_as_asked(self, schedule, last, uninterrupted, tmp_path):
         def fail(event):
             if isinstance(event, Stepped) and event.step == 11:
                 raise ZeroDivisionError
@@ -218,7 +218,7 @@ class TestCheckpointsInsideAnEpoch:
         assert outcome(tmp_path / "run") == uninterrupted
 
 
-def test_a_config_edited_by_hand_while_the_run_was_stopped_is_refused_and_one_put_back_goes_on(uninterrupted, tmp_path):
+def test_edited_config_is_refused_until_restored(uninterrupted, tmp_path):
     train_in(tmp_path / "run", stop=lambda: True)
     file = tmp_path / "run" / "config.toml"
     text = file.read_text()
@@ -233,7 +233,7 @@ def test_a_config_edited_by_hand_while_the_run_was_stopped_is_refused_and_one_pu
     assert outcome(tmp_path / "run") == uninterrupted
 
 
-def test_another_number_of_threads_is_told(tmp_path):
+def test_changed_thread_count_is_reported(tmp_path):
     train_in(tmp_path / "run", stop=lambda: True)
     torch.set_num_threads(2)
     events = []
@@ -251,7 +251,7 @@ class TestWatching:
         assert events[-1].result == result
         assert [event.index for event in events[1:8]] == [1, 2, 3, 4, 5, 6, 7]
 
-    def test_metrics_have_a_line_for_each_epoch_and_every_so_many_steps(self, tmp_path):
+    def test_metrics_have_lines_for_epochs_and_steps(self, tmp_path):
         result = train_in(tmp_path / "run")
         lines = Run(tmp_path / "run").metrics()
         epochs = [line for line in lines if line["kind"] == "epoch"]
@@ -260,7 +260,7 @@ class TestWatching:
         assert min(line["validation"]["error"] for line in epochs[1:]) == result.best
         assert epochs[0]["validation"]["loss"] <= result.untrained_loss
 
-    def test_the_time_that_went_to_the_model_is_told_apart(self, tmp_path):
+    def test_time_in_the_model_is_reported_separately(self, tmp_path):
         seconds = train_in(tmp_path / "run").seconds
         assert set(seconds) == {"total", "data", "model", "optimiser", "evaluation", "saving"}
         assert sum(seconds.values()) - seconds["total"] <= seconds["total"]
@@ -274,13 +274,13 @@ class Drawing(Toy):
 
 
 class TestSeed:
-    def test_decides_order_and_dropout_whatever_was_drawn_before(self, uninterrupted, tmp_path):
+    def test_seed_decides_order_and_dropout(self, uninterrupted, tmp_path):
         train_in(tmp_path / "same", Drawing())
         assert outcome(tmp_path / "same") == uninterrupted
         train_in(tmp_path / "other", config=config(seed=2))
         assert outcome(tmp_path / "other") != uninterrupted
 
-    def test_the_callers_generator_is_left_as_it_was(self, tmp_path):
+    def test_global_generator_is_restored(self, tmp_path):
         task = Toy()
         model = task.model()
         before = torch.get_rng_state()

@@ -35,7 +35,7 @@ def run(optimiser, params, all_gradients):
 
 @pytest.mark.parametrize("clip", [None, 1.5, 10.0])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
-def test_follows_a_computation_number_by_number(clip, dtype, tolerance):
+def test_matches_reference(clip, dtype, tolerance):
     params = tensors(dtype)
     oracle = Oracle([param.detach().numpy() for param in params], lr=0.01, clip=clip)
     optimiser = RAdam(params, lr=0.01, clip=clip)
@@ -52,7 +52,7 @@ def test_follows_a_computation_number_by_number(clip, dtype, tolerance):
         np.testing.assert_allclose(optimiser.state[param]["second_moment"], second, rtol=tolerance, atol=tolerance)
 
 
-def test_a_tensor_without_gradient_waits():
+def test_tensor_without_gradient_is_skipped():
     given = gradients(30)
     for number, arrays in enumerate(given):
         arrays[number % 3] = None
@@ -133,7 +133,7 @@ def test_groups_have_options_of_their_own():
     assert torch.equal(slow, before[1])
 
 
-def test_a_gradient_that_is_not_a_number_shows():
+def test_nan_gradient_reaches_the_weights():
     (param,) = tensors(shapes=((3,),))
     run(RAdam([param], clip=1.5), [param], [[np.array([1.0, np.nan, 1.0])]])
     assert param.isnan().any()

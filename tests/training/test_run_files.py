@@ -109,13 +109,13 @@ RESULT_NAMES = sorted(result_of(preset(), 7.8))
 class TestForgedValues:
     @given(name=st.sampled_from(RESULT_NAMES), value=VALUES)
     @settings(max_examples=150, deadline=None)
-    def test_in_a_result_hide_no_other_run(self, damaged, name, value):
+    def test_damaged_result_hides_no_other_run(self, damaged, name, value):
         (damaged / "result.json").write_text(json.dumps(result_of(preset(), 7.8) | {name: value}))
         neighbours(damaged)
 
     @given(name=st.sampled_from(["kind", "epoch", "step", "validation", "train_loss"]), value=VALUES, line=VALUES)
     @settings(max_examples=100, deadline=None)
-    def test_in_metrics_hide_no_other_run(self, damaged, name, value, line):
+    def test_damaged_metrics_hide_no_other_run(self, damaged, name, value, line):
         good = {"kind": "epoch", "epoch": 1, "step": 10, "validation": {"nll": 8.0}}
         lines = [json.dumps(each) for each in (good, good | {name: value}, line, good)]
         (damaged / "metrics.jsonl").write_text("\n".join(lines) + "\n")
@@ -125,7 +125,7 @@ class TestForgedValues:
 
     @given(table=st.sampled_from(["task", "model", "optimiser", "schedule"]), value=VALUES)
     @settings(max_examples=60, deadline=None)
-    def test_in_the_environment_hide_no_other_run(self, damaged, table, value):
+    def test_damaged_environment_hides_no_other_run(self, damaged, table, value):
         (damaged / "env.json").write_text(json.dumps({table: value, "history": value}))
         neighbours(damaged)
 
@@ -134,7 +134,7 @@ class TestForgedValues:
         value=st.sampled_from(["5", "-1", "1e999", "true", '""', "[]", "{}", '"\\u001b[2J"', "2020-01-01", "9e99"]),
     )
     @settings(max_examples=60, deadline=None)
-    def test_in_settings_hide_no_other_run(self, damaged, name, value):
+    def test_damaged_settings_hide_no_other_run(self, damaged, name, value):
         path = damaged / "config.toml"
         whole = path.read_text()
         lines = [f"{name} = {value}" if line.startswith(f"{name} =") else line for line in whole.splitlines()]
@@ -146,7 +146,7 @@ class TestForgedValues:
 
     @given(content=st.binary(max_size=200), name=st.sampled_from(["config.toml", "env.json", "metrics.jsonl"]))
     @settings(max_examples=60, deadline=None)
-    def test_any_bytes_hide_no_other_run(self, damaged, content, name):
+    def test_random_bytes_hide_no_other_run(self, damaged, content, name):
         whole = (damaged / name).read_bytes()
         (damaged / name).write_bytes(content)
         try:
@@ -157,14 +157,14 @@ class TestForgedValues:
     @pytest.mark.parametrize(
         ("name", "value"), [("status", 5), ("validation", None), ("seconds", {"total": "long"}), ("best_epoch", 1.5)]
     )
-    def test_in_a_result_are_named(self, damaged, name, value):
+    def test_wrong_values_are_named(self, damaged, name, value):
         (damaged / "result.json").write_text(json.dumps(result_of(preset(), 7.8) | {name: value}))
         with pytest.raises(
             RunError, match=rf"result\.json: must have .* as {name}, got .*; remove it, then `rru resume`"
         ):
             Run(damaged).result()
 
-    def test_null_stands_for_a_score_that_is_not_finite(self, damaged):
+    def test_null_means_a_non_finite_score(self, damaged):
         content = result_of(preset(), 7.8, status="diverged", best=None) | {"test": {"nll": None}}
         (damaged / "result.json").write_text(json.dumps(content))
         assert isinstance(Run(damaged).result(), Result)

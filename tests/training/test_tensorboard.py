@@ -42,7 +42,7 @@ def test_losses_and_scores(tmp_path):
     assert found["error/test", 28] == pytest.approx(result.test["error"])
 
 
-def test_a_run_that_was_cut_off_takes_back_what_came_after_its_checkpoint(tmp_path):
+def test_resumed_run_drops_events_after_its_checkpoint(tmp_path):
     def fail(event):
         if isinstance(event, Stepped) and event.step == 11:
             raise ZeroDivisionError

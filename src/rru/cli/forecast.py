@@ -16,7 +16,7 @@ def forecast(
     folder: RunPlace,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The series to go on from. Default: the file that the run was trained on."),
+        typer.Option(metavar="FILE", help="The series to forecast. Default: the file that the run was trained on."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")] = Path(
         "forecast.csv"
@@ -25,7 +25,7 @@ def forecast(
 ) -> None:
     """Forecast series with a model trained on series, with 80 % and 95 % intervals.
 
-    Write a table and, next to it, a picture (.png).
+    Write a table and, next to it, a picture (.png). Print a warning if the model does not beat both baselines.
     """
     with plain_errors():
         trained = loaded(folder)
@@ -41,4 +41,4 @@ def forecast(
             which = f"series {shortest.name!r}" if shortest.name else "the series"
             warn(f"{which} has {len(shortest.history):,} steps, the model reads {context:,}: expect larger errors")
         if trained.result is not None and (baselines := tasks.verdict(trained.result.test)):
-            (line if tasks.beats_baselines(trained.result.test) else warn)(f"on the test part: {baselines}")
+            (line if tasks.beats_baselines(trained.result.test) else warn)(f"on the test split: {baselines}")

@@ -63,7 +63,7 @@ class Given:
         path = Path(name).expanduser()
         if name in CATALOGUE:
             if path.exists():
-                warn(f"{name} is taken as the data set; write ./{name} for the file or folder of this name")
+                warn(f"using the data set {name}; write ./{name} to use the file or folder of that name")
             self.refuse(name)
             return name
         if path.exists():

@@ -29,7 +29,7 @@ def report(
     ] = False,
     every: Annotated[float, typer.Option(min=1, help="With --watch: seconds between updates.")] = 10,
 ) -> None:
-    """Make a web page of runs: who is best, music, tables beside the paper's, figures, all runs.
+    """Make a web page of runs: rankings, music, tables with the paper's numbers, figures, and all runs.
 
     The page is one file that works offline. Runs are only read.
     """

@@ -11,11 +11,11 @@ MAX_LINE = 1 << 20  # characters of a line that are read at once
 
 
 def stream(folder: RunPlace) -> None:
-    """Read a sequence from standard input and say after each line what the model makes of it so far.
+    """Read a sequence from standard input and print the prediction after each line.
 
-    Of a text it says how many bits each character or word took, and what is likely to follow. With labels it says the
-    likeliest classes: each line goes on with the text, or has the numbers of one step, separated by commas; an empty
-    line begins another sequence. For music each line has the MIDI notes of one step. For series use `rru forecast`.
+    Text: prints the bits per character or word, and what is likely to follow. Labels: prints the likeliest classes; a
+    line continues the text, or has the numbers of one step, separated by commas; an empty line starts a new sequence.
+    Music: a line has the MIDI notes of one step. For series use `rru forecast`.
     """
     with plain_errors():
         reader, number = Reader(loaded(folder)), 0

@@ -68,7 +68,7 @@ def numbers(run: RunRecord) -> dict[str, tuple[float | None, str]]:
 
 
 def other_scores(run: RunRecord) -> list[str]:
-    """Say in sentences what else is known of the test: macro F1, or errors of forecasts beside those of baselines."""
+    """Return sentences on the other test scores: macro F1, or errors of forecasts and of their baselines."""
     scores, sentences = run.scores, []
     if "macro_f1" in scores:
         sentences.append(f"Macro F1 {score(scores['macro_f1'], 2)} %.")
@@ -79,9 +79,9 @@ def other_scores(run: RunRecord) -> list[str]:
         inside = f"{scores['coverage_80']:.0f} % of the values are in the 80 % interval"
         sentences.append(f"{inside}, {scores['coverage_95']:.0f} % in the 95 % interval.")
     if verdict(scores):
-        simple = f"last value {score(scores['mase_last'], 3)}, seasonal naive {score(scores['mase_seasonal'], 3)}"
-        beaten = "" if beats_baselines(scores) else "; the model does not beat them"
-        sentences.append(f"MASE of simple forecasts of the same windows: {simple}{beaten}.")
+        baselines = f"last value {score(scores['mase_last'], 3)}, seasonal naive {score(scores['mase_seasonal'], 3)}"
+        beaten = "" if beats_baselines(scores) else "; the model does not beat both"
+        sentences.append(f"MASE of the baselines on the same windows: {baselines}{beaten}.")
     return sentences
 
 
@@ -91,7 +91,7 @@ def blank(value: float | None) -> str:
 
 
 def account(run: RunRecord) -> list[str]:
-    """Explain in sentences how a run got its test score."""
+    """Return sentences that explain how a run got its test score."""
     if run.metric is None:
         return []
     label = run.metric.label
@@ -109,7 +109,7 @@ def account(run: RunRecord) -> list[str]:
             " ".join([f"The weights of that epoch were tested: {label} {score(run.test)}.", *other_scores(run)])
         )
     if run.best_test is not None:
-        lines.append(f"Had the epoch been chosen on the test split, as in the paper: {label} {score(run.best_test)}.")
+        lines.append(f"Best epoch by the test split, which the paper reports: {label} {score(run.best_test)}.")
     if run.duration:
         shares = [f"{name} {share / run.duration:.0%}" for name, share in run.seconds.items() if name != "total"]
         lines.append(f"It took {duration(run.duration)}: {', '.join(shares)}.")

@@ -41,7 +41,7 @@ def figure(section: Section) -> Figure:
         drawn = charts.curve(section) if section.shows == "curve" else charts.convergence(section)
         panels = [Panel("", "", drawn)] if drawn else []
         legend = charts.legend(section)
-        caption = [_reading(section)]
+        caption = [_how_to_read(section)]
     if not section.in_paper and section.preset == "paper":
         caption.append("The paper has no such figure.")
     if section.progress:
@@ -56,7 +56,7 @@ def numbers(section: Section) -> list[list[str]]:
     return [head, *(list(row.values()) for row in rows)]
 
 
-def _reading(section: Section) -> str:
+def _how_to_read(section: Section) -> str:
     better = section.metric.direction
     several = any(len(point.tests) > 1 for point in section.points)
     if section.shows == "curve":

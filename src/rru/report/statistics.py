@@ -70,8 +70,8 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
     - `higher_is_better`: whether a higher score is better.
 
     **Returns:** with one seed each, the best of them, marked as one seed. With several, the best mean; it is shown as
-    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, is
-    all on its side of zero.
+    the winner only if the bootstrap interval of the mean difference from every other line, paired by seed, excludes
+    zero.
     """
     scores = {line: values for line, values in scores.items() if values}
     if len(scores) < 2:
@@ -89,12 +89,10 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
             return Verdict(best, False, f"best mean, but not significant: {few}, {MIN_SEEDS} are needed")
         low, high = interval(differences)
         if (low <= 0) if higher_is_better else (high >= 0):
-            doubt = "not significant" if low <= 0 <= high else "not by the seeds in common"
-            return Verdict(best, False, f"best mean, but {doubt}: mean difference from {other} {_span(low, high)}")
-    low, high = interval(paired(scores[best], scores[others[0]]))
-    return Verdict(
-        best, True, f"significantly best: mean difference from {others[0]}, the next best, {_span(low, high)}"
-    )
+            doubt = "not significant" if low <= 0 <= high else "worse on the seeds in common"
+            return Verdict(best, False, f"best mean, but {doubt}: differs from {other} by {_span(low, high)}")
+    low, high = sorted(map(abs, interval(paired(scores[best], scores[others[0]]))))
+    return Verdict(best, True, f"significant: beats {others[0]}, the runner-up, by {low:.3g} to {high:.3g} (95 % CI)")
 
 
 def paired(scores: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
@@ -103,4 +101,4 @@ def paired(scores: Mapping[int, float], others: Mapping[int, float]) -> list[flo
 
 
 def _span(low: float, high: float) -> str:
-    return f"{low:+.3g} to {high:+.3g} (95 %)".replace("-", "\N{MINUS SIGN}")
+    return f"{low:+.3g} to {high:+.3g} (95 % CI)".replace("-", "\N{MINUS SIGN}")

@@ -97,7 +97,7 @@ class Run:
         """The settings; RunError if this version of rru does not know one. `tables` has them unchecked."""
         if OWN_MODEL in self.tables:
             raise RunError(
-                f"{self.path}: is a run of a model of your own; only the call of `rru.fit` that began it can use it"
+                f"{self.path}: is a run of your own model; only the call of `rru.fit` that started it can use it"
             )
         try:
             return Config.of(self.tables)

@@ -193,8 +193,7 @@ def _check_data(run: Run, own: OwnData) -> None:
     counts, now = about_data(run.path).get("statistics"), own.statistics
     if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
         raise RunError(
-            f"{run.path}: its data was divided otherwise when it began, by an earlier version; train it anew, with "
-            "--runs in another folder"
+            f"{run.path}: an earlier version of rru split its data differently; train it again in another folder"
         )
 
 

@@ -199,7 +199,7 @@ class _Loop:
             if not self.resumed or "allocate memory" in str(error):  # torch's wording
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise RunError(f"{self.run.path}: training cannot go on from its checkpoint ({reason})") from error
+            raise RunError(f"{self.run.path}: training cannot continue from its checkpoint ({reason})") from error
         self.resumed = False
 
     def _step(self, batch: Batch, steps: int) -> None:

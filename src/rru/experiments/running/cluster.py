@@ -268,7 +268,7 @@ def _check(address: str | None) -> None:
     host, _, port = address.rpartition(":")
     if not port.isdigit() or not host or "/" in host:
         raise ValueError(
-            f"address must be HOST:PORT of a cluster this machine belongs to, as `ray start` says it; got {address!r}"
+            f"address must be HOST:PORT of a cluster this machine belongs to, as `ray start` prints it; got {address!r}"
         )
     try:
         socket.create_connection((host, int(port)), timeout=10).close()

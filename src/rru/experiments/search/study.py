@@ -241,7 +241,7 @@ class Study:
                 )
             except BudgetError as error:
                 self._proposals.fail(trial.number)
-                watch(Notice(f"trial {trial.number} has no room for its model: {error}"))
+                watch(Notice(f"the model of trial {trial.number} does not fit its budget: {error}"))
                 watch(TrialEnded(self.trials()[trial.number]))
                 return
             if result.status == RunStatus.STOPPED and not pruned():
