@@ -116,7 +116,7 @@ def alike(matcher: difflib.SequenceMatcher[int]) -> bool:
 
 
 def families(chorales: dict[str, np.ndarray]) -> list[list[str]]:
-    """Groups related pieces, which share a fingerprint or a similar tune: settings of one hymn, or copies."""
+    """Group related pieces, which share a fingerprint or a similar tune: settings of one hymn, or copies."""
     tunes = {name: tune(voices) for name, voices in chorales.items()}
     known = {name: fingerprints(voices) for name, voices in chorales.items()}
     groups: list[list[str]] = []

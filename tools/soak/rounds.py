@@ -29,7 +29,7 @@ class Soak:
         self.counts: Counter[str] = Counter()
 
     def complain(self, count: str, message: str) -> None:
-        """Counts and prints something that is wrong."""
+        """Count and print something that is wrong."""
         self.counts[count] += 1
         print(f"--- {count}: {message}", flush=True)
 

@@ -40,9 +40,9 @@ class Times(ProgressColumn):
         done = task.completed - task.fields.get("before", 0)
         if task.total is None or done <= 0 or task.finished or task.stop_time is not None:
             return Text(clock(elapsed), style="progress.elapsed")
-        left = (task.total - task.completed) * elapsed / done
+        remaining = (task.total - task.completed) * elapsed / done
         bound = task.fields.get("bound", "")
-        return Text(f"{clock(elapsed)}, {bound}{clock(left)} left", style="progress.elapsed", no_wrap=True)
+        return Text(f"{clock(elapsed)}, {bound}{clock(remaining)} left", style="progress.elapsed", no_wrap=True)
 
 
 class TrainingBars(Bars):

@@ -51,7 +51,7 @@ class Choice:
     seeds: Annotated[
         str, typer.Option(metavar="SEEDS", help="Random seeds; every run is made once with each: 0,1,2 or 0-4.")
     ] = "0"
-    own: Annotated[
+    data: Annotated[
         str | None,
         typer.Option(
             "--data", metavar="PATH", help="For the plan `compare`: your own file or folder.", rich_help_panel=PANEL
@@ -81,15 +81,15 @@ class Choice:
         """Load the plan of a name."""
         cells, tasks = (text and [part.strip() for part in text.split(",")] for text in (self.cells, self.tasks))
         seeds = plans.seeds_of(self.seeds)
-        if self.own is None and name == plans.COMPARE:
+        if self.data is None and name == plans.COMPARE:
             raise ValueError("`compare` needs your own data: --data FILE")
-        if self.own is not None:
+        if self.data is not None:
             presets.choice("plan with --data", name, (plans.COMPARE,))
             if tasks is not None:
                 raise ValueError(f"--tasks is for the plans of the paper, not with --data; got {self.tasks!r}")
-            data = from_path(self.own, **given.options)
-            show_data(data)
-            return plans.compare(data, self.preset, cells=cells, seeds=seeds, changes=given.changes)
+            own = from_path(self.data, **given.options)
+            show_data(own)
+            return plans.compare(own, self.preset, cells=cells, seeds=seeds, changes=given.changes)
         given.refuse(f"the plan {name}")
         if given.changes:
             raise ValueError(f"--transpose is only for your own data, not for the plan {name}")

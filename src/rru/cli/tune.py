@@ -80,20 +80,22 @@ class _Watcher:
     def __init__(self, study: Study, trials: int, bars: TrainingBars) -> None:
         self.study, self.bars = study, bars
         self.all = bars.add("trials", trials, before=sum(trial.state != TrialStatus.OPEN for trial in study.trials()))
-        self.one = bars.add("epochs")
+        self.epochs = bars.add("epochs")
         self.waits = False
 
     def __call__(self, event: TrialStarted | TrialEnded | Waiting | Event) -> None:
         match event:
             case TrialStarted():
                 self.waits = False
-                self.bars.reset(self.one, start=False, total=None, description=f"trial {event.trial.number}", says="")
+                self.bars.reset(
+                    self.epochs, start=False, total=None, description=f"trial {event.trial.number}", says=""
+                )
                 self._count()
             case Started():
-                self.bars.begin(self.one, event)
+                self.bars.begin(self.epochs, event)
             case Evaluated():
                 says = f"{self.study.metric.key} {score(event.validation[self.study.metric.key])}"
-                self.bars.update(self.one, completed=event.epoch, says=says)
+                self.bars.update(self.epochs, completed=event.epoch, says=says)
             case TrialEnded():
                 self._count()
                 if not err.is_terminal:

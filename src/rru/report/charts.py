@@ -152,12 +152,12 @@ def _drawn(line: Curve, frame: Frame) -> list[Markup]:
         parts.append(svg.element("path", d=path([*upper, *reversed(lower)]) + "Z", class_=f"band {series}"))
     if places:
         parts.append(svg.element("path", d=path(places), class_=f"line {series}"))
-    for index, ((x, y), (_, _, told, _)) in enumerate(zip(places, line.points, strict=True)):
-        if told and TOP - MARGIN <= y <= HEIGHT - BOTTOM + MARGIN:
+    for index, ((x, y), (_, _, tip, _)) in enumerate(zip(places, line.points, strict=True)):
+        if tip and TOP - MARGIN <= y <= HEIGHT - BOTTOM + MARGIN:
             quiet = "" if line.best in (None, index) else " quiet"
             target = svg.element("circle", cx=x, cy=y, r=9, class_="target")
             shape = shape_at(line.index, x, y, series + quiet)
-            parts.append(svg.element("g", target, shape, data_tip=told, class_="mark"))
+            parts.append(svg.element("g", target, shape, data_tip=tip, class_="mark"))
     return parts
 
 

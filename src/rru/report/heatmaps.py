@@ -107,7 +107,7 @@ class Grid:
 
 
 def _map(
-    section: Section, points: Sequence[Point], value: Callable[[Point], float | None], colours: Scale, said: str
+    section: Section, points: Sequence[Point], value: Callable[[Point], float | None], colours: Scale, title: str
 ) -> Markup:
     """Draw one map, with a frame around the best test score."""
     places = [tuple(point.at.values()) for point in points]  # learning rate, budget
@@ -123,7 +123,7 @@ def _map(
         if best is not None and point.test == best:
             frames.append(_box(grid.box(place), 1.5, fill="none", class_="best"))
     below = svg.element("text", "learning rate", x=(WIDTH + LEFT) / 2, y=height - 3, text_anchor="middle")
-    spoken = f"{said}. Learning rate across, budget of parameters upwards. The numbers are in the table below."
+    spoken = f"{title}. Learning rate across, budget of parameters upwards. The numbers are in the table below."
     return svg.picture(WIDTH, height, *parts, *frames, *grid.names(), below, label=spoken, kind="map")
 
 

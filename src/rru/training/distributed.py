@@ -171,7 +171,7 @@ class SeenRun(Run):
     def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
         return 0, []  # only the first process counts lines
 
-    def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
+    def save_best(self, epoch: int, model: Mapping[str, Tensor], scores: Mapping[str, object]) -> None:
         pass
 
     def keep_best(self, epochs: set[int]) -> None:

@@ -246,9 +246,9 @@ class Run:
             write_file(path, content)
         return len(lines), damages[:known]
 
-    def save_best(self, epoch: int, model: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
+    def save_best(self, epoch: int, model: Mapping[str, Tensor], scores: Mapping[str, object]) -> None:
         """Save the weights after an epoch, with their validation scores."""
-        write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(about)})
+        write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(scores)})
 
     def keep_best(self, epochs: set[int]) -> None:
         """Remove the saved weights of all epochs except these."""

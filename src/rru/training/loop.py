@@ -123,8 +123,8 @@ class _Loop:
             self._tell(Notice(f"skipped a damaged checkpoint and resumed from the previous one: {damage}"))
         if checkpoint is not None:
             self._resume(checkpoint)
-        begun = (-1, -1) if checkpoint is None else (self.progress.epoch, self.progress.step)
-        self.progress.lines, damages = self.run.keep_lines(*begun)
+        position = (-1, -1) if checkpoint is None else (self.progress.epoch, self.progress.step)
+        self.progress.lines, damages = self.run.keep_lines(*position)
         for damage in damages:
             self._tell(Notice(damage))
         self.session.model.train()
@@ -134,8 +134,8 @@ class _Loop:
             self._line({"kind": "epoch", "epoch": 0, "step": 0, "validation": scores})
             self._save()
         done, schedule = self.progress, self.schedule
-        about = (count_parameters(self.session.model), self._untrained_loss(), self.task.metric.key)
-        self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *about))
+        model_facts = (count_parameters(self.session.model), self._untrained_loss(), self.task.metric.key)
+        self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *model_facts))
 
     def _untrained_loss(self) -> float:
         """Return the validation loss before training from metrics.jsonl; the counter may hold the first batch's."""
@@ -225,7 +225,7 @@ class _Loop:
             self._line({"kind": "steps", "epoch": progress.epoch + 1, "step": progress.step, "train_loss": mean})
 
     def _close_epoch(self) -> None:
-        """Validates, saves the weights if they are the best so far, then logs the epoch and writes a checkpoint."""
+        """Validate, save the weights if they are the best so far, log the epoch and write a checkpoint."""
         progress = self.progress
         train_loss = progress.epoch_loss / max(progress.index, 1)
         with self.session.evaluated_weights():
@@ -242,8 +242,8 @@ class _Loop:
             progress.best_epoch, progress.validation = progress.epoch, dict(scores)
             with progress.timed("saving"), self.session.evaluated_weights():
                 self.run.save_best(progress.epoch, self.session.model.state_dict(), {"epoch": progress.epoch, **scores})
-        about: dict[str, object] = {"train_loss": train_loss, "validation": scores, "best_epoch": progress.best_epoch}
-        self._line({"kind": "epoch", "epoch": progress.epoch, "step": progress.step, **about, **tested})
+        line = {"kind": "epoch", "epoch": progress.epoch, "step": progress.step, "train_loss": train_loss}
+        self._line({**line, "validation": scores, "best_epoch": progress.best_epoch, **tested})
         self._save()
         best = progress.validation.get(self.task.metric.key, math.nan)
         self._tell(Evaluated(progress.epoch, progress.step, train_loss, scores, best, progress.best_epoch))

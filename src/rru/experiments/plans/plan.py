@@ -150,7 +150,7 @@ def load(
 
 
 def compare(
-    own: OwnData,
+    data: OwnData,
     preset: str | None = None,
     *,
     cells: Iterable[str] | None = None,
@@ -161,22 +161,22 @@ def compare(
 
     **Arguments:**
 
-    - `own`: the data.
+    - `data`: the data.
     - `preset`: `auto` or `smoke`. Default: `auto`.
     - `cells`: the cells. Default: the paper's four.
     - `seeds`: the plan has each run once for each seed.
     - `changes`: as for `presets.override`.
     """
-    preset, seeds, changes = preset or presets.names(own)[0], tuple(seeds), tuple(changes)
+    preset, seeds, changes = preset or presets.names(data)[0], tuple(seeds), tuple(changes)
     names = {settings["cell"]: line for line, settings in _read()["lines"]["cells"].items()}
     chosen = _filtered("cell", cells, names, [cell for cell in presets.cells() if cell not in names])
-    configs = {cell: presets.override(presets.load(own, cell, preset), changes) for cell in chosen}
+    configs = {cell: presets.override(presets.load(data, cell, preset), changes) for cell in chosen}
     runs = [
-        PlannedRun(own.name, names.get(cell, cell), {}, config.changed({"schedule.seed": seed}))
+        PlannedRun(data.name, names.get(cell, cell), {}, config.changed({"schedule.seed": seed}))
         for cell, config in configs.items()
         for seed in seeds
     ]
-    return Plan(COMPARE, preset, f"Comparison on {own.title}", "table", False, runs)
+    return Plan(COMPARE, preset, f"Comparison on {data.title}", "table", False, runs)
 
 
 def _runs(

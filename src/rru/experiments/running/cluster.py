@@ -199,7 +199,7 @@ class Keeper:
 def _train(
     keeper: Any, planned: PlannedRun, threads: int, data_dir: Path | None, cells: user_cells.Sent | None
 ) -> Outcome:
-    """The Ray task: trains a run on the node it is scheduled on."""
+    """Train a run on the node that Ray scheduled this task on."""
     torch.set_num_threads(threads)
     if cells is not None:
         user_cells.load_sent(*cells)

@@ -58,8 +58,8 @@ class Sender:
 
     def _marks(self) -> dict[str, tuple[int, ...]]:
         """Return inode, size and modification time of each file, to detect changes."""
-        found = {name: (self.folder / name).stat() for name in names_in(self.folder)}
-        return {name: (about.st_ino, about.st_size, about.st_mtime_ns) for name, about in found.items()}
+        statuses = {name: (self.folder / name).stat() for name in names_in(self.folder)}
+        return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses.items()}
 
 
 def names_in(folder: Path) -> list[str]:

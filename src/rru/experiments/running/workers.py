@@ -1,9 +1,9 @@
 """Run a plan in local worker processes.
 
 Each worker is a spawned process that trains one run after another, because importing torch takes seconds. The
-coordinator sends it one run at a time through a pipe and receives its events. If a worker is killed, the others go on,
-and another worker resumes its run from the last checkpoint. If the coordinator dies, its workers stop after their
-current step. All state is in the run folders, so running the same plan again resumes it.
+coordinator sends it one run at a time through a pipe and receives its events. If a worker is killed, the others
+continue, and another worker resumes its run from the last checkpoint. If the coordinator dies, its workers stop after
+their current step. All state is in the run folders, so running the same plan again resumes it.
 
 A script that calls `run` must guard the call with `if __name__ == "__main__":`, since workers are spawned.
 """
@@ -205,7 +205,7 @@ class _Pool:
 
 
 def _serve(connection: Connection, threads: int) -> None:
-    """The main function of a worker: trains each run it receives until told to end."""
+    """Train each run that a worker receives, until it is told to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)

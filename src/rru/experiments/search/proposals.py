@@ -48,11 +48,11 @@ class Proposals:
         if not self._journal.exists():
             return []
         with readable(self._journal):
-            found = self._load().get_trials()
-            for trial in found:
+            trials = self._load().get_trials()
+            for trial in trials:
                 if trial.distributions != self.distributions:
                     raise ValueError(f"trial {trial.number} searches other settings")
-            return found
+            return trials
 
     def extend(self, count: int) -> list[FrozenTrial]:
         """Propose the next generation, or the rest of a partial one, if all earlier generations have ended.
@@ -128,13 +128,13 @@ class Proposals:
     def _load(self) -> optuna.Study:
         if self._study is None:
             optuna.logging.set_verbosity(optuna.logging.WARNING)
-            name, kept = self.folder.name, storage(self._journal)
+            name, journal_storage = self.folder.name, storage(self._journal)
             with readable(self._journal):
                 try:
-                    self._study = optuna.load_study(study_name=name, storage=kept)
+                    self._study = optuna.load_study(study_name=name, storage=journal_storage)
                 except KeyError:
                     self._study = optuna.create_study(
-                        study_name=name, storage=kept, direction=self.direction, load_if_exists=True
+                        study_name=name, storage=journal_storage, direction=self.direction, load_if_exists=True
                     )
         return self._study
 
