@@ -18,18 +18,7 @@ from rru.inference import score
 from rru.report import formatting
 from rru.settings import presets
 from rru.settings.cells import PAPER_CELLS
-from rru.training import (
-    Evaluated,
-    Event,
-    Result,
-    Run,
-    RunStatus,
-    Started,
-    Stepped,
-    run_folder,
-    stop_on_signals,
-    train_config,
-)
+from rru.training import Evaluated, Event, Result, Run, RunStatus, run_folder, stop_on_signals, train_config
 from rru.training.run_files import has_config
 
 TASK = "bach"
@@ -81,15 +70,9 @@ def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
     """Return a watcher that updates the row of one cell."""
 
     def watch(event: Event) -> None:
-        match event:
-            case Started():
-                bars.begin(row, event)
-            case Stepped():
-                bars.update(row, completed=event.epoch - 1 + event.index / event.steps)
-            case Evaluated():
-                bars.update(row, completed=event.epoch, says=f"validation NLL {event.validation['nll']:.3f}")
-                if not err.is_terminal:
-                    line(f"{cell}: epoch {event.epoch}, validation NLL {event.validation['nll']:.4f}")
+        bars.follow(row, event, lambda done: f"validation NLL {done.validation['nll']:.3f}")
+        if isinstance(event, Evaluated) and not err.is_terminal:
+            line(f"{cell}: epoch {event.epoch}, validation NLL {event.validation['nll']:.4f}")
 
     return watch
 

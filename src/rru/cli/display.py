@@ -1,7 +1,7 @@
 """Show training: bars in a terminal, else one line per epoch."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,10 +78,16 @@ class TrainingBars(Bars):
             name, total=total, completed=int(before), start=total is not None, before=before, bound=bound, says=says
         )
 
-    def begin(self, row: TaskID, event: Started) -> None:
-        """Start the row of a run that waited for its turn."""
-        self.start_task(row)
-        self.update(row, total=event.epochs, completed=event.epoch, before=event.epoch, bound="≤ ", says="")
+    def follow(self, row: TaskID, event: Event, says: Callable[[Evaluated], str]) -> None:
+        """Update the row of a run that waited for its turn; `says` returns the text to show after an epoch."""
+        match event:
+            case Started():
+                self.start_task(row)
+                self.update(row, total=event.epochs, completed=event.epoch, before=event.epoch, bound="≤ ", says="")
+            case Stepped():
+                self.update(row, completed=event.epoch - 1 + event.index / event.steps)
+            case Evaluated():
+                self.update(row, completed=event.epoch, says=says(event))
 
 
 def download_bars() -> Bars:

@@ -9,7 +9,7 @@ from rru.cli.display import TrainingBars, seconds
 from rru.experiments.plans import PlannedRun
 from rru.experiments.running import Outcome, PlanEvent, RunLost, RunReported, RunStarted
 from rru.report.formatting import counted, duration, score
-from rru.training import Evaluated, Event, Notice, RunStatus, Started, Stepped
+from rru.training import Event, Notice, RunStatus, Started
 
 LONG = 100  # characters of a message; the full message is shown at the end
 
@@ -44,7 +44,7 @@ class PlanBars:
                     line(f"{entry.name}: starts{place}")
                 self.rows[entry.id] = self.bars.add(entry.name, says=f"starts{place}")
             case RunReported():
-                self._told(entry, event.event)
+                self._follow(entry, event.event)
             case RunLost():
                 warn(f"{entry.name}: {event.reason}; another process resumes it")
                 self._remove(entry)
@@ -52,22 +52,18 @@ class PlanBars:
                 self._remove(entry)
                 self._ended(event)
 
-    def _told(self, entry: PlannedRun, event: Event) -> None:
+    def _follow(self, entry: PlannedRun, event: Event) -> None:
         row = self.rows.get(entry.id)
         if row is None:
             return
-        match event:
-            case Started():
-                self.metrics[entry.id] = event.metric
-                self.bars.begin(row, event)
-            case Stepped():
-                self.bars.update(row, completed=event.epoch - 1 + event.index / event.steps)
-            case Evaluated():
-                metric = self.metrics.get(entry.id, "loss")
-                says = f"{metric} {score(event.validation.get(metric))}, best {score(event.best)}"
-                self.bars.update(row, completed=event.epoch, says=says)
-            case Notice():
-                warn(f"{entry.name}: {event.message}")
+        if isinstance(event, Started):
+            self.metrics[entry.id] = event.metric
+        elif isinstance(event, Notice):
+            warn(f"{entry.name}: {event.message}")
+        metric = self.metrics.get(entry.id, "loss")
+        self.bars.follow(
+            row, event, lambda done: f"{metric} {score(done.validation.get(metric))}, best {score(done.best)}"
+        )
 
     def _remove(self, entry: PlannedRun) -> None:
         if (row := self.rows.pop(entry.id, None)) is not None:

@@ -13,10 +13,10 @@ from rru.cli.own import Given, chosen_preset, show_data, with_own_data
 from rru.cli.train import ROOT, Cell, Device, Root, Seed, Task, Threads, set_threads
 from rru.data import OwnData
 from rru.experiments.search.importance import figure
-from rru.experiments.search.study import Study, Trial, TrialEnded, TrialStarted, TrialStatus, Waiting
+from rru.experiments.search.study import Study, Trial, TrialChanged, TrialStatus, Waiting
 from rru.files import write_file
 from rru.report.formatting import counted, score
-from rru.training import Evaluated, Event, Notice, Started, stop_on_signals
+from rru.training import Event, Notice, stop_on_signals
 
 SHOWN = 5
 
@@ -83,23 +83,16 @@ class _Watcher:
         self.epochs = bars.add("epochs")
         self.waits = False
 
-    def __call__(self, event: TrialStarted | TrialEnded | Waiting | Event) -> None:
+    def __call__(self, event: TrialChanged | Waiting | Event) -> None:
         match event:
-            case TrialStarted():
+            case TrialChanged():
                 self.waits = False
-                self.bars.reset(
-                    self.epochs, start=False, total=None, description=f"trial {event.trial.number}", says=""
-                )
                 self._count()
-            case Started():
-                self.bars.begin(self.epochs, event)
-            case Evaluated():
-                says = f"{self.study.metric.key} {score(event.validation[self.study.metric.key])}"
-                self.bars.update(self.epochs, completed=event.epoch, says=says)
-            case TrialEnded():
-                self._count()
-                if not err.is_terminal:
-                    line(f"trial {event.trial.number}: {_outcome(self.study, event.trial)}; {_settings(event.trial)}")
+                name = f"trial {event.trial.number}"
+                if event.trial.state == TrialStatus.OPEN:
+                    self.bars.reset(self.epochs, start=False, total=None, description=name, says="")
+                elif not err.is_terminal:
+                    line(f"{name}: {_outcome(self.study, event.trial)}; {_settings(event.trial)}")
             case Waiting():
                 self._count()
                 if not self.waits:
@@ -108,6 +101,9 @@ class _Watcher:
                     warn(f"waiting for other processes to end trials {numbers}")
             case Notice():
                 warn(event.message)
+            case _:
+                key = self.study.metric.key
+                self.bars.follow(self.epochs, event, lambda done: f"{key} {score(done.validation[key])}")
 
     def _count(self) -> None:
         trials, best = self.study.trials(), self.study.best()

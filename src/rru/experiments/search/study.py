@@ -68,15 +68,8 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class TrialStarted:
-    """A trial has started or resumed."""
-
-    trial: Trial
-
-
-@dataclass(frozen=True)
-class TrialEnded:
-    """A trial has ended and its value was recorded."""
+class TrialChanged:
+    """A trial has started or resumed, or has ended and its value was recorded; `trial.state` says which."""
 
     trial: Trial
 
@@ -88,7 +81,7 @@ class Waiting:
     trials: Sequence[Trial]
 
 
-StudyWatch = Callable[[TrialStarted | TrialEnded | Waiting | Event], None]
+StudyWatch = Callable[[TrialChanged | Waiting | Event], None]
 
 
 class Study:
@@ -178,7 +171,7 @@ class Study:
 
         - `count`: the total number of trials, including those already done.
         - `data_dir`, `device`: as for `rru.training.train_config`.
-        - `watch`: called with `TrialStarted`, `TrialEnded` and `Waiting`, and with the events of runs.
+        - `watch`: called with `TrialChanged` and `Waiting`, and with the events of runs.
         - `stop`: called after each step of a run; return True to stop.
 
         **Returns:** True once all trials have ended; False if it was stopped.
@@ -220,7 +213,7 @@ class Study:
 
     def _run(self, trial: Trial, data_dir: Place, device: str, watch: StudyWatch, stop: Callable[[], bool]) -> None:
         """Run a trial and record its value. A stopped trial records nothing and stays open."""
-        watch(TrialStarted(trial))
+        watch(TrialChanged(trial))
         config, folder = self.config_of(trial), self.run_of(trial)
         ended = has_result(folder)
         pruner = self._pruner(trial, ended) if self.prune else None
@@ -242,13 +235,13 @@ class Study:
             except BudgetError as error:
                 self._proposals.fail(trial.number)
                 watch(Notice(f"the model of trial {trial.number} does not fit its budget: {error}"))
-                watch(TrialEnded(self.trials()[trial.number]))
+                watch(TrialChanged(self.trials()[trial.number]))
                 return
             if result.status == RunStatus.STOPPED and not pruned():
                 return
             value = _value(result)
         self._proposals.tell(trial.number, value)
-        watch(TrialEnded(self.trials()[trial.number]))
+        watch(TrialChanged(self.trials()[trial.number]))
 
     def _pruner(self, trial: Trial, ended: bool) -> Pruner:
         earlier = self._proposals.earlier(trial.number)
