@@ -80,10 +80,10 @@ def check_wheel(wheel: Path, platform: Platform | None) -> Built:
 def _linux(wheel: Path, platform: Platform, content: bytes) -> str:
     """Ask auditwheel which manylinux tag the symbols allow."""
     command = [sys.executable, "-m", "auditwheel", "show", str(wheel)]
-    said = " ".join(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    answer = " ".join(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
     newest = platform.tag.partition(".")[0]
-    if f'consistent with the following platform tag: "{newest}"' not in said:
-        raise SystemExit(f"{wheel.name}: auditwheel does not allow {newest}: {said}")
+    if f'consistent with the following platform tag: "{newest}"' not in answer:
+        raise SystemExit(f"{wheel.name}: auditwheel does not allow {newest}: {answer}")
     return f"auditwheel: {newest}"
 
 
@@ -118,9 +118,9 @@ def table(built: list[Built], sdist: Path) -> str:
     """Return a Markdown table of what was built."""
     lines = io.StringIO()
     print("| file | size | library | checked |\n|---|---|---|---|", file=lines)
-    for one in built:
-        sizes = f"{one.wheel.stat().st_size / 1e6:.2f} MB | {one.library_size / 1e6:.2f} MB"
-        print(f"| {one.wheel.name} | {sizes} | {one.needs} |", file=lines)
+    for entry in built:
+        sizes = f"{entry.wheel.stat().st_size / 1e6:.2f} MB | {entry.library_size / 1e6:.2f} MB"
+        print(f"| {entry.wheel.name} | {sizes} | {entry.needs} |", file=lines)
     print(f"| {sdist.name} | {sdist.stat().st_size / 1e6:.2f} MB | - | every wheel is built from it |", file=lines)
     return lines.getvalue()
 

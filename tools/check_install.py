@@ -89,10 +89,10 @@ def check(place: Path, dist: Path, version: str, pip_arguments: list[str], *, te
 
     pip(f"rru=={version}")
     subprocess.run([python, "-c", CORE, readme_example()], check=True, env=alone, cwd=place)
-    said = subprocess.run([scripts / "rru", "train"], env=alone, cwd=place, capture_output=True, text=True)
-    if said.returncode != 1 or said.stderr.strip() != "error: typer is not installed: pip install 'rru[train]'":
-        raise SystemExit(f"`rru` without its extra must say in one line what to install, said: {said.stderr}")
-    print(said.stderr.strip())
+    ran = subprocess.run([scripts / "rru", "train"], env=alone, cwd=place, capture_output=True, text=True)
+    if ran.returncode != 1 or ran.stderr.strip() != "error: typer is not installed: pip install 'rru[train]'":
+        raise SystemExit(f"`rru` without its extra must say in one line what to install, said: {ran.stderr}")
+    print(ran.stderr.strip())
     if tests:
         pip(f"rru[train]=={version}", "pytest", "hypothesis")
         for name in ("tests", "pyproject.toml", "CONTRIBUTING.md"):

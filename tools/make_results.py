@@ -31,12 +31,12 @@ RNN_NADE = {"jsb": "5.19", "nottingham": "2.31", "musedata": "5.60", "piano-midi
 
 
 def main() -> None:
-    """Add runs if asked to, and write every page."""
+    """Add runs if `--add` is given, and write every page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--add", type=Path, nargs="+", metavar="FOLDER", default=[], help="first copy runs from here")
-    given = parser.parse_args()
-    for run in gather(given.add):
-        if run.epochs and (preset_of(run) in PRESETS or run.folder in given.add):
+    arguments = parser.parse_args()
+    for run in gather(arguments.add):
+        if run.epochs and (preset_of(run) in PRESETS or run.folder in arguments.add):
             add(run, ROOT / RUNS)
     for document, text in pages().items():
         document.write_text(text, encoding="utf-8")
@@ -69,11 +69,11 @@ def epoch_line(epoch: Epoch, metric: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Return the documents with their tables made again."""
-    found = build([ROOT / RUNS])
-    sections = table1(found)
+    results = build([ROOT / RUNS])
+    sections = table1(results)
     tables = {
         "README.md": {TABLE: short_table(sections)},
-        "docs/results.md": {TABLE: long_table(sections), JOINT: joint_table(found)},
+        "docs/results.md": {TABLE: long_table(sections), JOINT: joint_table(results)},
     }
     return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), each) for name, each in tables.items()}
 
@@ -86,9 +86,9 @@ def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
     return text
 
 
-def table1(found: Report) -> list[Section]:
+def table1(results: Report) -> list[Section]:
     """Return the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
-    begun = {section.task: section for section in found.sections.get("paper", ()) if section.name == TABLE}
+    begun = {section.task: section for section in results.sections.get("paper", ()) if section.name == TABLE}
     plan = next(plan for plan, _ in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
     sections = []
     for task in paper()[TABLE]:
@@ -148,11 +148,11 @@ def cells_of(section: Section, point: Point) -> list[str]:
     ]
 
 
-def joint_table(found: Report) -> list[str]:
+def joint_table(results: Report) -> list[str]:
     """Return the results of the preset `best`: medians over seeds, with RNN-NADE's."""
     names = ("task", "cell and output", "test NLL", "averaged over frames", "validation", "epochs", "test of each seed")
     rows = head([*names, "RNN-NADE"])
-    for section in found.sections.get("best", ()):
+    for section in results.sections.get("best", ()):
         ended = [point for point in section.points if point.tests and section.shows == "table"]
         for number, point in enumerate(ended):
             task, theirs = ("", "") if number else (data.data_set(section.task).title, RNN_NADE.get(section.task, ""))

@@ -92,9 +92,9 @@ def record(recorder: Recorder, layer_class: type[rru.Layer], options: dict[str, 
                 got = results(layer, x, lengths)
             finally:
                 library.Function.__call__ = recorder.original  # type: ignore[method-assign]
-            for one, other in zip(got, expected, strict=True):
+            for value, other in zip(got, expected, strict=True):
                 scale = max(other.abs().max().item(), 1e-3)
-                torch.testing.assert_close(one, other, rtol=0, atol=TOLERANCES[dtype] * scale)
+                torch.testing.assert_close(value, other, rtol=0, atol=TOLERANCES[dtype] * scale)
 
 
 def main() -> None:

@@ -49,8 +49,8 @@ def main() -> None:
 
 def _library(name: str) -> str:
     """Return the path of one of GCC's libraries."""
-    found = subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True)
-    return found.stdout.strip()
+    printed = subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True)
+    return printed.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ def emulator(platform: Platform) -> list[str] | None:
     here = this_platform()
     if (platform.system, platform.machine) == (here.system, here.machine):
         return []
-    found = shutil.which(EMULATORS.get((platform.system, platform.machine), "none"))
-    return [found] if found else None
+    emulator = shutil.which(EMULATORS.get((platform.system, platform.machine), "none"))
+    return [emulator] if emulator else None
 
 
 def check(wheel: Path, platform: Platform, calls: Path, place: Path, command: list[str]) -> None:
