@@ -137,10 +137,7 @@ def test_fetch_of_the_embedded_set_has_nothing_to_do() -> None:
 
 def test_verify_checks_present_sets_by_default(tmp_path: Path) -> None:
     out, _ = run("verify")
-    assert out.splitlines() == [
-        "bach: rru/data/bach.npz: embedded in the package",
-        f"data folder: {tmp_path / 'data'}",
-    ]
+    assert out.splitlines() == ["bach: rru/data/bach.npz: embedded in the package", f"data folder: {tmp_path / 'data'}"]
 
 
 def test_verify_ends_with_1_for_a_wrong_file_and_for_a_named_one_that_is_missing(tmp_path: Path) -> None:

@@ -69,10 +69,7 @@ def test_mistakes_are_named_in_one_line(command, chorale_run, arguments, message
 def test_a_piece_is_kept_unless_force_is_given(command, chorale_run, tmp_path):
     (tmp_path / "chorale.wav").write_text("mine")
     code, output = command("compose", chorale_run, "--bars", "1")
-    assert (code, output) == (
-        1,
-        "error: chorale.wav exists; choose another name, or overwrite it with --force\n",
-    )
+    assert (code, output) == (1, "error: chorale.wav exists; choose another name, or overwrite it with --force\n")
     assert (tmp_path / "chorale.wav").read_text() == "mine"
     assert command("compose", chorale_run, "--bars", "1", "--force")[0] == 0
     assert (tmp_path / "chorale.wav").stat().st_size > 10_000

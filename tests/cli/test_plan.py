@@ -118,12 +118,7 @@ def test_states_are_shown(rru_command, tmp_path):
     (folder(lstm, runs) / "error.txt").write_text("the disk is full\n\nTraceback\n")
     with Run.create(folder(mogrifier, runs), mogrifier.config).locked():
         shown = rru_command("plan", *BACH).output
-    for said in (
-        "finished: nll",
-        "stopped at epoch 1, best 9.5000",
-        "failed at epoch 0",
-        "running at epoch 0",
-    ):
+    for said in ("finished: nll", "stopped at epoch 1, best 9.5000", "failed at epoch 0", "running at epoch 0"):
         assert said in shown
     assert "bach, LSTM, seed 0: the disk is full" in shown
 

@@ -61,9 +61,7 @@ class TestEarlyStopping:
     def test_testing_every_epoch_does_not_affect_selection(self, ema, tmp_path):
         once, every = (
             train_in(
-                tmp_path / name,
-                Toy(),
-                config=config(epochs=3, test_every_epoch=each).changed({"optimiser.ema": ema}),
+                tmp_path / name, Toy(), config=config(epochs=3, test_every_epoch=each).changed({"optimiser.ema": ema})
             )
             for name, each in (("once", False), ("every", True))
         )

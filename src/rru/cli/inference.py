@@ -14,8 +14,7 @@ from rru.inference import score
 from rru.inference.classifying import CLASSIFIED
 
 Temperature = Annotated[
-    float,
-    typer.Option(help="How adventurous sampling is: below 1 safer and more repetitive, above 1 more surprising."),
+    float, typer.Option(help="How adventurous sampling is: below 1 safer and more repetitive, above 1 more surprising.")
 ]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**63 - 1, help="Random seed of the sampling. The same seed gives the same output.")
@@ -94,8 +93,7 @@ def write(
 def classify(
     folder: RunPlace,
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Text files, tables, or pictures of digits (MNIST)."),
+        list[Path], typer.Argument(metavar="FILE", help="Text files, tables, or pictures of digits (MNIST).")
     ],
 ) -> None:
     """Classify texts, sequences in tables, or pictures of digits (MNIST), with probabilities.

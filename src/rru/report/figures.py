@@ -35,7 +35,7 @@ def figure(section: Section) -> Figure:
         panels, legend = heatmaps.panels(section)
         caption = [
             f"Test {section.metric.label} of the best epoch, and the number of that epoch. Blue is good, yellow poor, "
-            "red diverged, hollow missing. A frame marks the best test score of each cell or version.",
+            "red diverged, hollow missing. A frame marks the best test score of each cell or version."
         ]
     else:
         drawn = charts.curve(section) if section.shows == "curve" else charts.convergence(section)

@@ -66,11 +66,7 @@ class Checkpoints:
         newest = max(self._numbers(), default=0)
         number, before = newest + 1, newest if self._good is None else self._good
         tree, tensors = flatten(checkpoint.state)
-        files = {
-            MODEL: pack(checkpoint.model),
-            _TENSORS: pack(tensors),
-            _TREE: json.dumps(tree).encode(),
-        }
+        files = {MODEL: pack(checkpoint.model), _TENSORS: pack(tensors), _TREE: json.dumps(tree).encode()}
         write_folder(self._path(number), files)
         for old in self._numbers():
             if old not in (number, before):

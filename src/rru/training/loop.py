@@ -79,13 +79,7 @@ def train(
 
 class _Loop:
     def __init__(
-        self,
-        task: Task,
-        session: Session,
-        schedule: Schedule,
-        run: Run,
-        watch: Watch | None,
-        processes: Processes,
+        self, task: Task, session: Session, schedule: Schedule, run: Run, watch: Watch | None, processes: Processes
     ) -> None:
         self.task, self.session, self.schedule, self.run, self.watch = task, session, schedule, run, watch
         self.processes = processes

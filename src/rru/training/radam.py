@@ -136,9 +136,7 @@ def _factors(t: int, beta1: float, beta2: float) -> _Factors:
     length = longest - 2 * t * beta2**t / correction  # length of the simple moving average (SMA)
     rectification = 1.0
     if length >= 5:
-        rectification = math.sqrt(
-            (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length),
-        )
+        rectification = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
     return _Factors(math.sqrt(correction), rectification / (1 - beta1**t))
 
 
