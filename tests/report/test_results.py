@@ -209,7 +209,7 @@ def test_table_has_columns_for_outputs_of_a_single_task(tmp_path):
         assert {entry.point.line: entry.point.test for entry in row.entries if entry.point.test} == tests
 
 
-def test_better_or_worse_only_at_the_papers_settings(tmp_path):
+def test_differences_are_judged_only_at_the_papers_settings(tmp_path):
     write_run(tmp_path / "runs", preset(name="cpu"), 8.72)
     said = text_of(page(tmp_path))
     assert "8.72 paper 7.72 +1.00" in said

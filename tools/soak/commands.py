@@ -115,7 +115,7 @@ class Command:
                 else:
                     os.killpg(self.pid, SIGNALS[self.fault])
         if spent > PATIENCE:
-            self.befell.append("HANGS")
+            self.befell.append("timeout")
             os.killpg(self.pid, signal.SIGKILL)
         return None
 
@@ -125,7 +125,7 @@ class Command:
             self.said = os.read(self.output, 1 << 20).decode(errors="replace")
         os.close(self.output)
         said = self.said
-        if "HANGS" in self.befell:
+        if "timeout" in self.befell:
             return f"took more than {PATIENCE} s: {said[-500:]}"
         expected = {0, 1, 130} if self.befell or self.arguments[0] not in ("runs", "report", "plan", "stream") else {0}
         if self.fault in SIGNALS and self.befell:
