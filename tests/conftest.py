@@ -65,7 +65,7 @@ def own_cell(monkeypatch):
     """The cell that CONTRIBUTING.md adds, forgotten again afterwards."""
     for known in (registry._layers, operator.registered):
         monkeypatch.setitem(known, "janet", None)
-    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    source, *_ = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     names = {"__name__": "own_cell"}
     exec(source, names)
     return names
@@ -74,7 +74,7 @@ def own_cell(monkeypatch):
 @pytest.fixture
 def janet(tmp_path, monkeypatch):
     """The file that CONTRIBUTING.md shows; what it registers is forgotten afterwards."""
-    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    source, *_ = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     (tmp_path / "janet.py").write_text(source)
     monkeypatch.setattr(registry, "_layers", dict(registry._layers))
     monkeypatch.setattr(operator, "registered", dict(operator.registered))

@@ -28,7 +28,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCKS = [
     pytest.param(block, id=f"{document.name}-{index}")
     for document in DOCUMENTS
-    if document.name != "CONTRIBUTING.md"  # its cell is run by tests/nn/test_registry.py
+    if document.name != "CONTRIBUTING.md"  # its cell and kind are run by tests/nn/test_registry.py, tests/kinds/
     for index, block in enumerate(re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL))
 ]
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from rru import data
 from rru.cli.commands import app
-from rru.data.own import _KINDS, OwnData
+from rru.data.own import OwnData
+from rru.data.own.formats import format_of
 from rru.data.own.table import read_table
 from tests.attacks.forging import Forgery, forged_checkpoints, forgeries, resume_forged
 from tests.attacks.test_fuzz import changed
@@ -63,7 +64,7 @@ _CELLS = (
 
 
 def _prepared(kind: str, **options: object) -> Callable[[Path], object]:
-    return lambda path: _KINDS[kind].prepare(OwnData(kind, path, options))
+    return lambda path: format_of(kind).prepare(OwnData(kind, path, options))
 
 
 # files, of which one is changed, and what reads them: the only file, or the folder

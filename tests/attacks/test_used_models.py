@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from rru import tasks
 from rru.files import FileError
 from rru.inference.trained import load
 from rru.settings import Config, presets
+from rru.tasks import MusicTask
 from tests.attacks.measured import TIMEOUT, refused
 from tests.attacks.test_limits import pytestmark as linux
 from tests.attacks.used import NAMES, Used
@@ -37,7 +37,7 @@ def test_an_export_may_consist_of_links(used, tmp_path):
     for file in used.exported.iterdir():
         (tmp_path / file.name).symlink_to(file)
     found, wanted = load(tmp_path), load(used.exported)
-    assert (found.config, found.about, found.vocabulary) == (wanted.config, wanted.about, wanted.vocabulary)
+    assert (found.config, found.facts, found.vocabulary) == (wanted.config, wanted.facts, wanted.vocabulary)
 
 
 def test_a_run_may_not(used, tmp_path):
@@ -72,7 +72,7 @@ def test_every_setting_is_bounded_when_building_a_model(cell):
                 try:
                     config = Config.of({**tables, table: {**tables[table], name: huge}})
                     model = config.model
-                    tasks.model("music", cell, model.arguments, model.budget, **config.task.model_arguments)
+                    MusicTask.architecture_of(config.task).build(cell, model.arguments, model.budget)
                 except ValueError:
                     continue
         raise ValueError("all were tried")

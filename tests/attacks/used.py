@@ -1,17 +1,17 @@
 """Small models of every kind of own data, their exports, and the commands that use them; for forging their files."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 from typer.testing import CliRunner
 
-from rru import data, tasks
+from rru import data
 from rru.cli.commands import app
 from rru.inference.export import export
 from rru.inference.trained import load
+from rru.kinds import kind_of
 from rru.settings import Config, presets
 from rru.training import Run
 from rru.training.run_files import ABOUT_DATA
@@ -22,17 +22,11 @@ SERIES = {"target": "load", "horizon": 3, "id": "place", "columns": "price", "kn
 SHORT = ["--length", "3"]
 
 
-def untrained(config: Config, vocabulary: data.Vocabulary | None, about: Mapping[str, Any] | None = None) -> nn.Module:
+def untrained(config: Config, vocabulary: data.Vocabulary | None, facts: data.Facts | None = None) -> nn.Module:
     """Return the model of a config as it is before training."""
-    return tasks.model(
-        config.kind,
-        config.model.cell,
-        config.model.arguments,
-        config.model.budget,
-        tokens=vocabulary and len(vocabulary),
-        about=about,
-        **config.task.model_arguments,
-    )
+    task, model = kind_of(config.kind).task, config.model
+    architecture = task.architecture_of(config.task, facts, vocabulary and len(vocabulary))
+    return architecture.build(model.cell, model.arguments, model.budget)
 
 
 def _series(path: Path) -> Path:
@@ -103,14 +97,14 @@ class Used:
         config = presets.override(presets.load(own, "rru", "smoke"), [*changes, "model.budget=40k", "task.context=8"])
         self.run, self.exported = folder / "run", folder / "exported"
         run = Run.create(self.run, config)
-        about, vocabulary = {}, None
+        facts, vocabulary = None, None
         if not isinstance(own, str):
-            about, loaded = dict(own.about), own.load()
+            facts, loaded = own.facts, own.load()
             vocabulary = getattr(loaded, "vocabulary", None)
-            (self.run / ABOUT_DATA).write_text(json.dumps(about))
+            (self.run / ABOUT_DATA).write_text(json.dumps(facts.fields()))
         if vocabulary is not None:
             vocabulary.save(self.run / "vocabulary.json")
-        run.save_best(1, untrained(config, vocabulary, about).state_dict(), {"epoch": 1})
+        run.save_best(1, untrained(config, vocabulary, facts).state_dict(), {"epoch": 1})
         export(load(self.run), self.exported, "safetensors")
 
     @property

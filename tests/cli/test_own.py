@@ -1,6 +1,7 @@
 """Own files by command, from the file to the report."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_a_text_from_file_to_writing_and_report(rru_command, tmp_path):
     file.unlink()
     assert len(rru_command("write", folder, "--prompt", "The ", "--length", "9")) > 9
     rru_command("export", folder, "-o", "model")
-    assert rru.load("model").config.data.path == "novel.txt"
+    assert rru.load("model").config.data.path == Path("novel.txt")
     assert "novel.txt: is gone; put it back or" in rru_command("evaluate", folder, code=1)
     rru_command("report", "-o", "page.html")
     page = (tmp_path / "page.html").read_text()

@@ -1,12 +1,14 @@
 """The cache of prepared data sets: memory-mapped, complete and up to date."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rru import data
 from rru.data import text
+from rru.data.own.formats import FORMATS
 from tests.data import samples
 from tests.timeouts import TIMEOUT
 
@@ -16,8 +18,8 @@ def loads(tmp_path, monkeypatch):
     """Return a function that loads a small text8 and counts how often it was prepared."""
     samples.write(tmp_path, "text8", b"abcd" * 100)
     calls = []
-    prepare = text.prepare_bytes
-    monkeypatch.setitem(data._PREPARE, "bytes", (lambda *given: calls.append(1) or prepare(*given), text.from_prepared))
+    counting = replace(FORMATS["bytes"], prepare_set=lambda *given: calls.append(1) or text.prepare_bytes(*given))
+    monkeypatch.setitem(FORMATS, "bytes", counting)
 
     def load():
         return data.load("text8", tmp_path, verify=False), len(calls)

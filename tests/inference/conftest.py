@@ -36,15 +36,12 @@ def untrained_run(tmp_path_factory):
     """Returns a function that makes a run folder with untrained weights, without reading any data."""
 
     def make(task, cell="rru", vocabulary=None, changes=()):
-        from rru import tasks
+        from tests.attacks.used import untrained
 
         folder = tmp_path_factory.mktemp("run") / task
         config = presets.override(presets.load(task, cell, "smoke"), changes)
         run = Run.create(folder, config)
-        of_model, tokens = config.model, None if vocabulary is None else len(vocabulary)
-        parts = (config.kind, of_model.cell, of_model.arguments, of_model.budget)
-        model = tasks.model(*parts, tokens=tokens, **config.task.model_arguments)
-        run.save_best(1, model.state_dict(), {"epoch": 1})
+        run.save_best(1, untrained(config, vocabulary).state_dict(), {"epoch": 1})
         if vocabulary is not None:
             vocabulary.save(folder / "vocabulary.json")
         return folder

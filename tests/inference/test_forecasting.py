@@ -117,9 +117,10 @@ def test_other_data_is_refused(trained, tmp_path):
 def test_a_run_whose_facts_are_damaged_is_refused(trained, tmp_path):
     good = trained()
     for change in ({"horizon": -1}, {"base": None, "series": {"": {}}}, {"layout": {}}):
-        broken = inference.Trained(**{**good.__dict__, "about": {**good.about, **change}})
+        (good.path / "data.json").write_text(json.dumps({**good.facts.fields(), **change}))
         with pytest.raises(RunError, match=r"data\.json"):
-            inference.forecast(broken, write(tmp_path, rows(0, 60)))
+            inference.load(good.path)
+    (good.path / "data.json").write_text(json.dumps(good.facts.fields()))
 
 
 def test_an_export_forecasts_as_its_run(trained, tmp_path):

@@ -20,7 +20,7 @@ CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 def test_the_same_file_works_inside_the_package(tmp_path):
     package = shutil.copytree(Path(rru.__file__).parent, tmp_path / "rru")
-    (source,) = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    source, *_ = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     (package / "nn" / "janet.py").write_text(source)
     with (package / "nn" / "__init__.py").open("a") as init:
         init.write("from rru.nn import janet\n")

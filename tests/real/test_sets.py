@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import scipy.io
 
 from rru import data
+from rru.data.own.formats import FORMATS
 from tests.real.conftest import FOLDER
 
 KNOWN = {  # a file in ../shared/data for each data set that may be there
@@ -140,8 +142,9 @@ def test_images(real):
 @pytest.mark.parametrize("name", KNOWN)
 def test_second_load_uses_the_cache(name, real, monkeypatch):
     real(name)
-    for kind, (_, from_prepared) in data._PREPARE.items():
-        monkeypatch.setitem(data._PREPARE, kind, (lambda *_: pytest.fail("it was prepared again"), from_prepared))
+    for kind, form in list(FORMATS.items()):
+        again = replace(form, prepare_set=lambda *_: pytest.fail("it was prepared again"))
+        monkeypatch.setitem(FORMATS, kind, again)
     real(name)
 
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from rru.tasks import LanguageTask, MusicTask
+from rru.tasks import LanguageTask, MusicTask, WordTask
 
 
 def test_jsb(real):
-    task = MusicTask("jsb", real("jsb"))
+    task = MusicTask.of("jsb", real("jsb"))
     batches = list(task.epoch(torch.Generator()))
     assert [len(batch.lengths) for batch in batches] == [16] * 13 + [21]  # 229 pieces, each shorter than a window
     model = task.model("rru", {"output_size": 64, "expansion": 1.76958}, 100_000)
@@ -21,17 +21,13 @@ def test_jsb(real):
 
 
 def test_penn_treebank(real):
-    words = LanguageTask("ptb-words", real("ptb-words"), context=64, batch_size=128, stateful=False, embedding_size=64)
+    words = WordTask.of("ptb-words", real("ptb-words"))
     assert len(words.vocabulary) == 10_000  # with padding
     assert words.steps_per_epoch() == 216  # 27,734 windows
     assert len(words.epoch(torch.Generator())[-1].inputs.T) == 128 + 86
-    characters = LanguageTask(
+    characters = LanguageTask.of(
         "ptb-chars",
         real("ptb-chars"),
-        context=512,
-        batch_size=64,
-        stateful=True,
-        embedding_size=16,
         evaluation_limit=5000,
     )
     assert characters.steps_per_epoch() == 151

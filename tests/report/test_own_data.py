@@ -20,7 +20,7 @@ def own_run(tmp_path, monkeypatch):
     def write(test, path, cell="rru", changes=(), **options):
         own = data.from_path(path, **options)
         folder = write_run(tmp_path / "runs", presets.override(presets.load(own, cell), changes), test)
-        (folder / "data.json").write_text(json.dumps(own.about))
+        (folder / "data.json").write_text(json.dumps(own.facts.fields()))
         return folder
 
     return write

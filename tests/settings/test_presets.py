@@ -9,7 +9,6 @@ import torch
 
 from rru import count_parameters, data, tasks
 from rru.settings import Config, presets
-from rru.tasks.models import sized_model
 from rru.training import assemble
 
 ALL = [(task, cell, size) for task in presets.tasks() for cell in presets.cells() for size in presets.names(task)]
@@ -38,15 +37,12 @@ def parameters(kind, tokens, options):
     options = dict(options)
     features = options.pop("embedding_size", 88 if kind == "music" else 1)
     with torch.device("meta"):
-        model = sized_model(
+        model = tasks.Architecture(
             tasks.Classifier if kind in ("reviews", "images") else tasks.SequenceModel,
-            options.pop("cell"),
-            options,
-            options.pop("budget"),
-            input_size=features,
             outputs={"music": 88, "reviews": 2, "images": 10}.get(kind, tokens),
-            vocabulary_size=tokens,
-        )
+            input_size=features,
+            tokens=tokens,
+        ).build(options.pop("cell"), options, options.pop("budget"))
     return count_parameters(model)
 
 

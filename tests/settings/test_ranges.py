@@ -4,10 +4,13 @@ import pytest
 import torch
 
 from rru import count_parameters, data, layer_class, tasks
+from rru.data.own.columns import Layout
+from rru.data.own.data_json import LabelFacts, SequenceFacts, SeriesFacts
+from rru.kinds import kind_of
 from rru.settings import presets
 from rru.settings.config import Config
 from rru.settings.ranges import Range, ranges, tidied
-from rru.tasks.series import series_model
+from rru.tasks import Architecture
 from tests.settings.paper import number, table
 from tests.settings.test_paper import read
 
@@ -23,8 +26,8 @@ def least_parameters(task, options):
     with torch.device("meta"):
         layer = layer_class(options.pop("cell"))(inputs, 1, **options)
         if about.kind in ("reviews", "images"):
-            return count_parameters(tasks.Classifier(layer, 1, outputs, vocabulary_size=tokens))
-        return count_parameters(tasks.SequenceModel(layer, layer.output_size, outputs, vocabulary_size=tokens))
+            return count_parameters(tasks.Classifier(layer, Architecture(tasks.Classifier, outputs, tokens=tokens)))
+        return count_parameters(tasks.SequenceModel(layer, Architecture(tasks.SequenceModel, outputs, tokens=tokens)))
 
 
 class TestRanges:
@@ -97,10 +100,16 @@ class TestRanges:
         options = dict(config.tables()["model"] | widest)
         del options["cell"], options["budget"]
         budget, vocabulary = found["model.budget"].low, statistics.get("vocabulary")
-        if kind == "series":
-            made = series_model(cell, options, budget, statistics["inputs"])
-        else:
-            about = {"classes": ["a", "b"], "columns": [*range(statistics.get("columns", 0))]}
-            made = tasks.model(kind, cell, options, budget, tokens=vocabulary, about=about)
+        known = {"statistics": statistics, "summary": "", "notes": ()}
+        labels = {"classes": ("a", "b"), "balance": {}}
+        names = tuple(map(str, range(statistics.get("columns", statistics.get("inputs", 0)))))
+        facts = {
+            "series": lambda: SeriesFacts(
+                **known, layout=Layout("y", past=names), series={}, horizon=4, season=7, base="last"
+            ),
+            "sequences": lambda: SequenceFacts(**known, **labels, columns=names, scale=None, wide=False),
+            "texts": lambda: LabelFacts(**known, **labels),
+        }.get(kind, lambda: None)()
+        made = kind_of(kind).task.architecture_of(config.task, facts, vocabulary).build(cell, options, budget)
         assert made.layers.hidden_size >= 1
         assert all(tidied(bound) == bound for each in found.values() for bound in (each.low, each.high))

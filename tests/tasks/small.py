@@ -63,6 +63,7 @@ def images(counts=(10, 5, 4)):
 def model_for(task, cell="gru", budget=12_000, dropout=0.0, double=True, **options):
     """A small model, by default in double precision, whose head and residual are not as dull as at the start."""
     torch.manual_seed(1)
+    options = {"embedding_size": 4, **options} if hasattr(task, "vocabulary") else options
     model = task.model(cell, {"dropout": dropout, **CELLS[cell], **options}, budget)
     with torch.no_grad():
         for name, weight in model.named_parameters():

@@ -5,16 +5,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rru.tasks import ImageTask, LanguageTask, MusicTask, ReviewTask
+from rru.tasks import ImageTask, LanguageTask, MusicTask, ReviewTask, WordTask
 from rru.tasks.batches import groups, windows
 from tests.tasks import small
 
 TASKS = {
-    "music": lambda: MusicTask("music", small.music(), context=10, batch_size=4),
-    "words": lambda: LanguageTask("words", small.text(), context=8, batch_size=5, stateful=False, embedding_size=4),
-    "streams": lambda: LanguageTask("chars", small.text(), context=8, batch_size=3, stateful=True, embedding_size=4),
-    "reviews": lambda: ReviewTask("reviews", small.reviews(), batch_size=4),
-    "images": lambda: ImageTask("images", small.images(), permuted=True, batch_size=3),
+    "music": lambda: MusicTask.of("music", small.music(), context=10, batch_size=4),
+    "words": lambda: WordTask.of("words", small.text(), context=8, batch_size=5, stateful=False),
+    "streams": lambda: LanguageTask.of("chars", small.text(), context=8, batch_size=3, stateful=True),
+    "reviews": lambda: ReviewTask.of("reviews", small.reviews(), batch_size=4),
+    "images": lambda: ImageTask.of("pmnist", small.images(), batch_size=3),
 }
 
 

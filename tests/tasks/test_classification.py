@@ -14,9 +14,7 @@ from tests.tasks import small
 
 
 def _review_task(reviews=None, **options):
-    return ReviewTask(
-        "reviews", reviews or small.reviews(), **{"context": 12, "batch_size": 4, "embedding_size": 5, **options}
-    )
+    return ReviewTask.of("reviews", reviews or small.reviews(), **{"context": 12, "batch_size": 4, **options})
 
 
 def test_an_epoch_has_the_last_words_of_every_review_once():
@@ -96,7 +94,7 @@ def test_limits_keep_both_labels():
 @pytest.mark.parametrize("permuted", [False, True])
 def test_images_are_784_steps_of_one_pixel(permuted):
     images = small.images()
-    task = ImageTask("images", images, permuted=permuted, batch_size=4)
+    task = ImageTask.of("pmnist" if permuted else "mnist", images, batch_size=4)
     order = data.permutation() if permuted else range(784)
     seen = []
     for batch in task.epoch(small.generator()):
@@ -114,7 +112,7 @@ def test_images_are_784_steps_of_one_pixel(permuted):
 
 def test_images_have_no_other_context_than_all_their_pixels():
     with pytest.raises(ValueError, match="context must be 784, the pixels of an image; got 100"):
-        ImageTask("images", small.images(), permuted=False, context=100)
+        ImageTask.of("images", small.images(), context=100)
 
 
 def test_macro_f1_is_the_mean_over_classes_that_are_there():

@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rru import tasks
 from rru.nn import count_parameters
 from rru.settings import presets
 from rru.tasks import ChainHead, MusicTask, NadeHead, joint
@@ -107,13 +106,14 @@ def test_heads_that_ignore_the_other_keys_are_independent():
 @pytest.mark.parametrize("output", ["chain", "nade"])
 def test_the_head_is_within_the_budget(cell, output):
     options = presets.load("bach", cell, "smoke").model.arguments
-    model = tasks.model("music", cell, options, 60_000, output=output, output_units=32)
+    architecture = MusicTask.architecture_of(MusicTask.settings_of("bach", output=output, output_units=32))
+    model = architecture.build(cell, options, 60_000)
     assert 55_000 < count_parameters(model) <= 60_000
 
 
 @pytest.mark.parametrize("output", ["chain", "nade"])
 def test_a_window_costs_the_sum_of_its_steps(output):
-    task = MusicTask("music", small.music(), context=10, batch_size=4, output=output, output_units=4)
+    task = MusicTask.of("music", small.music(), context=10, batch_size=4, output=output, output_units=4)
     model = small.model_for(task)
     batch = task.epoch(small.generator())[0]
     assert len(set(batch.lengths.tolist())) > 1
@@ -127,7 +127,7 @@ def test_a_window_costs_the_sum_of_its_steps(output):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("output", ["chain", "nade"])
 def test_autocast_trains_and_evaluates(output, dtype):
-    task = MusicTask("music", small.music(), context=10, batch_size=4, output=output, output_units=4)
+    task = MusicTask.of("music", small.music(), context=10, batch_size=4, output=output, output_units=4)
     model, batch = small.model_for(task, double=False), task.epoch(small.generator())[0]
     found = []
     for enabled in (False, True):

@@ -6,15 +6,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rru.tasks import LanguageTask
+from rru.tasks import LanguageTask, WordTask
 from tests.tasks import small
 
 CONTEXT = 8
 
 
 def _task(text=None, stateful=False, **options):
-    defaults = {"context": CONTEXT, "batch_size": 5, "embedding_size": 4}
-    return LanguageTask("language", text or small.text(), stateful=stateful, **{**defaults, **options})
+    defaults = {"context": CONTEXT, "batch_size": 5}
+    text = text or small.text()
+    task_class = WordTask if text.vocabulary.kind == "words" else LanguageTask
+    return task_class.of("language", text, stateful=stateful, **{**defaults, **options})
 
 
 def _uniform(model):

@@ -5,15 +5,15 @@ import torch
 
 import rru
 from rru import tasks
-from rru.tasks import ImageTask, LanguageTask, MusicTask, ReviewTask
-from rru.tasks.models import Classifier
+from rru.tasks import ImageTask, MusicTask, ReviewTask, WordTask
+from rru.tasks.models import Architecture
 from tests.tasks import small
 
 TASKS = {
-    "music": lambda: MusicTask("music", small.music()),
-    "words": lambda: LanguageTask("words", small.text(), context=8, batch_size=5, stateful=False, embedding_size=4),
-    "reviews": lambda: ReviewTask("reviews", small.reviews()),
-    "images": lambda: ImageTask("images", small.images(), permuted=False),
+    "music": lambda: MusicTask.of("music", small.music()),
+    "words": lambda: WordTask.of("words", small.text(), context=8, batch_size=5, stateful=False),
+    "reviews": lambda: ReviewTask.of("reviews", small.reviews()),
+    "images": lambda: ImageTask.of("images", small.images()),
 }
 
 
@@ -22,9 +22,8 @@ def _one_larger(model):
     cell, layers = model.layers.cells[0], model.layers
     options = {name: getattr(cell, name) for name in small.CELLS[cell.name]}
     larger = type(layers)(layers.input_size, layers.hidden_size + 1, num_layers=layers.num_layers, **options)
-    features = larger.hidden_size if isinstance(model, Classifier) else larger.output_size
     count = None if model.embedding is None else model.embedding.num_embeddings
-    return type(model)(larger, features, model.head.out_features, vocabulary_size=count)
+    return type(model)(larger, Architecture(type(model), model.head.out_features, tokens=count))
 
 
 @pytest.mark.parametrize(("name", "cell"), list(zip(TASKS, small.CELLS, strict=True)))

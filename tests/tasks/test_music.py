@@ -15,7 +15,7 @@ from tests.tasks import small
 
 
 def _task(music=None, **options):
-    return MusicTask("music", music or small.music(), **{"context": 10, "batch_size": 4, **options})
+    return MusicTask.of("music", music or small.music(), **{"context": 10, "batch_size": 4, **options})
 
 
 def _obvious_windows(pieces, context, stride):

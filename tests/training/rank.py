@@ -7,24 +7,22 @@ import torch
 import torch._dynamo  # every optimiser imports it, for seconds: here that is done once, before processes fork
 import torch.distributed as dist
 
-from rru.tasks import LanguageTask, MusicTask, ReviewTask
+from rru.tasks import MusicTask, ReviewTask, WordTask
 from rru.training import Processes, RAdam, Run, SeenRun, Stepped
 from rru.training.loop import train
 from tests.tasks import small
 from tests.training.toy import CONFIG, Toy, config
 
 TASKS = {  # batches whose halves and thirds are not equal
-    "music": (lambda: MusicTask("music", small.music(), context=10, batch_size=5), "rru"),
+    "music": (lambda: MusicTask.of("music", small.music(), context=10, batch_size=5), "rru"),
     "words": (lambda: text(stateful=False), "gru"),
     "stateful": (lambda: text(stateful=True), "lstm"),
-    "reviews": (lambda: ReviewTask("reviews", small.reviews(), context=20, batch_size=7), "mogrifier"),
+    "reviews": (lambda: ReviewTask.of("reviews", small.reviews(), context=20, batch_size=7), "mogrifier"),
 }
 
 
 def text(stateful):
-    return LanguageTask(
-        "text", small.text(train=150, valid=40, test=40), context=8, batch_size=5, stateful=stateful, embedding_size=4
-    )
+    return WordTask.of("text", small.text(train=150, valid=40, test=40), context=8, batch_size=5, stateful=stateful)
 
 
 def train_task(name, folder, processes=None, watch=None, stop=lambda: False):

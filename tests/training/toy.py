@@ -7,7 +7,7 @@ from torch import nn
 
 import rru
 from rru.settings import presets
-from rru.tasks import Batch, Metric, Task
+from rru.tasks import Batch, Metric, Task, TaskSettings
 from rru.training import RAdam
 from rru.training.folder import Run
 from rru.training.loop import train
@@ -51,7 +51,7 @@ class Toy(Task):
     metric = Metric("error", "error")
 
     def __init__(self):
-        super().__init__("toy", context=5, batch_size=4)
+        super().__init__(None, TaskSettings(name="toy", context=5, batch_size=4))
         self.evaluated = []
 
     def model(self, cell="rru", cell_options=None, budget=0):

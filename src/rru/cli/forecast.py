@@ -29,7 +29,7 @@ def forecast(
     """
     with plain_errors():
         trained = loaded(folder)
-        trained.check_kind("series", to="forecast")
+        trained.check_command("forecast")
         files = forecasting.places(output, force=force)
         forecasts = inference.forecast(trained, data)
         forecasting.write_forecasts(forecasts, files)

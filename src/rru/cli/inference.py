@@ -11,7 +11,6 @@ from rru.cli.data import Folder
 from rru.cli.train import RunPlace
 from rru.data import KEYS, DataError
 from rru.inference import score
-from rru.inference.classifying import CLASSIFIED
 
 Temperature = Annotated[
     float, typer.Option(help="How adventurous sampling is: below 1 safer and more repetitive, above 1 more surprising.")
@@ -102,7 +101,7 @@ def classify(
     """
     with plain_errors():
         trained = loaded(folder)
-        trained.check_kind(*CLASSIFIED, to="classify")
+        trained.check_command("classify")
         failed = False
         for file in files:
             try:

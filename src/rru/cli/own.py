@@ -10,9 +10,9 @@ import typer
 from rru.cli.console import line, warn
 from rru.cli.options import spread
 from rru.data import CATALOGUE, DataError, OwnData, from_path
-from rru.nn.options import Declared, declared
+from rru.kinds import reading_options
+from rru.nn.options import Declared
 from rru.settings import Config, presets
-from rru.settings.tables import OPTIONS_OF_DATA, DataSettings
 from rru.suggestions import did_you_mean
 
 PANEL = "Your own data"
@@ -82,7 +82,7 @@ class Given:
 def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of own data to a command, which gets them as its argument `given`."""
     extra = {"by": _BY, "valid": _VALID, "test": _TEST, "transpose": _TRANSPOSE} | {
-        name: _option(one) for name, one in declared(DataSettings).items() if name in OPTIONS_OF_DATA
+        name: _option(one) for name, one in reading_options().items()
     }
 
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -5,7 +5,7 @@ import sys
 from rru.cli.console import line, plain_errors
 from rru.cli.inference import loaded
 from rru.cli.train import RunPlace
-from rru.inference import Reader
+from rru.inference import LineReader
 
 MAX_LINE = 1 << 20  # characters of a line that are read at once
 
@@ -18,7 +18,7 @@ def stream(folder: RunPlace) -> None:
     Music: a line has the MIDI notes of one step. For series use `rru forecast`.
     """
     with plain_errors():
-        reader, number = Reader(loaded(folder)), 0
+        reader, number = LineReader(loaded(folder)), 0
         while text := sys.stdin.readline(MAX_LINE):
             number += 1
             try:

@@ -8,17 +8,20 @@ words = data.load("ptb-words", line_ends=True)
 ```
 """
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, overload
 
-from rru.data import bach, folder, images, music, reviews, text
-from rru.data.cache import Prepared, prepared
+from rru.data import bach, folder, images
+from rru.data.cache import prepared
 from rru.data.catalogue import CATALOGUE, DataSet, RemoteFile, data_set
 from rru.data.errors import DataError, MissingData
 from rru.data.folder import Found, Part, cache_dir, data_dir, find, present
-from rru.data.own import OwnData
-from rru.data.own.making import from_csv, from_folder, from_midi, from_path, from_text
+from rru.data.own import OwnData, sequences, series, texts
+from rru.data.own import midi as own_midi
+from rru.data.own import text as own_text
+from rru.data.own.data_json import Facts
+from rru.data.own.detect import from_csv, from_folder, from_midi, from_path, from_text
+from rru.data.own.formats import Candidate, Format, format_of, register_format
 from rru.data.reviews import words_of
 from rru.data.sets import (
     KEYS,
@@ -45,8 +48,11 @@ __all__ = [
     "KEYS",
     "LOWEST_NOTE",
     "SPLITS",
+    "Candidate",
     "DataError",
     "DataSet",
+    "Facts",
+    "Format",
     "Found",
     "Images",
     "LabelledImages",
@@ -82,15 +88,11 @@ __all__ = [
 
 Place = Path | str | None
 
-_PREPARE: dict[str, tuple[Callable[[Found, Mapping[str, bool]], Prepared], Callable[[Prepared], Loaded]]] = {
-    "music": (music.prepare, music.from_prepared),
-    "words": (text.prepare_words, text.from_prepared),
-    "characters": (text.prepare_characters, text.from_prepared),
-    "bytes": (text.prepare_bytes, text.from_prepared),
-    "reviews": (reviews.prepare, reviews.from_prepared),
-    "images": (images.prepare, images.from_prepared),
-}
-_OPTIONS: dict[str, dict[str, bool]] = {"words": {"line_ends": False}}
+for _format in (
+    own_text.CHARACTERS, own_text.WORDS, own_text.BYTES, series.FORMAT, sequences.FORMAT, texts.FORMAT, own_midi.FORMAT,
+    texts.REVIEWS, images.FORMAT,
+):  # fmt: skip
+    register_format(_format)
 
 
 @overload
@@ -134,15 +136,17 @@ def load(name: str, data_dir: Place = None, **options: bool) -> Loaded:
     **Raises:** `MissingData` if the files are not in the data folder, `DataError` if they cannot be used.
     """
     dataset = data_set(name)
-    known = {"verify": True, **_OPTIONS.get(dataset.kind, {})}
+    form = format_of(dataset.kind)
+    known = {"verify": True, **form.set_options}
     for option, value in options.items():
         if option not in known or not isinstance(value, bool):
             raise TypeError(f"{name} takes the options {' and '.join(known)}, True or False; got {option}={value!r}")
     if dataset.embedded:
         return bach.load()
     files = find(dataset, folder.data_dir(data_dir))
-    prepare, from_prepared = _PREPARE[dataset.kind]
-    chosen = known | options
+    chosen, prepare = known | options, form.prepare_set
+    assert prepare is not None  # every kind of the catalogue has it
     view_of = dataset.view_of
     source = view_of if view_of and dataset.kind == CATALOGUE[view_of].kind else dataset.name
-    return from_prepared(prepared(source, files.paths, chosen, lambda: prepare(files, chosen)))
+    loaded: Loaded = form.from_prepared(prepared(source, files.paths, chosen, lambda: prepare(files, chosen)))
+    return loaded

@@ -9,6 +9,7 @@ from rru.data.cache import Prepared
 from rru.data.errors import DataError
 from rru.data.folder import Found, Part
 from rru.data.idx import read_idx
+from rru.data.own.formats import Format
 from rru.data.sets import Images, LabelledImages
 from rru.data.streams import content_hash
 
@@ -52,3 +53,6 @@ def _check_content(part: Part) -> None:
     expected = part.remote.content
     if expected and (got := content_hash(part, expected.partition(":")[0])) != expected:
         raise DataError(part.path, f"is not {part.remote.name}: hash of the content must be {expected}, got {got}")
+
+
+FORMAT = Format("images", "images of digits", from_prepared, prepare_set=prepare)

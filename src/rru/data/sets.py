@@ -1,13 +1,15 @@
 """The types that `load` returns: arrays, split into train, valid and test."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.vocabulary import Tokens, Vocabulary
+
+if TYPE_CHECKING:
+    from rru.data.own.data_json import SeriesFacts
 
 SPLITS = ("train", "valid", "test")
 KEYS = 88  # of a piano
@@ -120,7 +122,7 @@ class Series:
     - `inputs`: (N, k), standardized; those not known in advance first.
     - `lengths`: (S,), the steps of each series.
     - `splits`: (S, 2), where validation and test begin in each.
-    - `about`: layout, horizon, season, base and the scaling of each series; see `rru.data.own.series`.
+    - `facts`: layout, horizon, season, base and the scaling of each series.
     """
 
     values: NDArray[np.float64]
@@ -128,7 +130,7 @@ class Series:
     inputs: NDArray[np.float32]
     lengths: NDArray[np.int64]
     splits: NDArray[np.int64]
-    about: Mapping[str, Any]
+    facts: "SeriesFacts"
 
 
 Loaded = Music | Text | Reviews | Images | Sequences | Series

@@ -4,15 +4,18 @@ from rru.inference.classifying import classify, classify_all
 from rru.inference.export import export
 from rru.inference.fitting import fit
 from rru.inference.forecasting import Forecast, forecast
+from rru.inference.line_reader import LineReader
 from rru.inference.midi import read_midi, write_midi
 from rru.inference.music import Piece, compose
-from rru.inference.reading import Reader
 from rru.inference.streaming import Stream, stream
 from rru.inference.trained import Trained, load
 from rru.inference.writing import unknown_tokens, write
 
+Reader = LineReader  # its name until version 0.2
+
 __all__ = [
     "Forecast",
+    "LineReader",
     "Piece",
     "Reader",
     "Stream",

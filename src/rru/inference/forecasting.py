@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.own.facts import LONGEST_WINDOW, SeriesFacts
-from rru.data.own.regular import One, read_series, times_after, with_future
+from rru.data.own.data_json import MAX_WINDOW, SeriesFacts
+from rru.data.own.resampling import RegularSeries, read_series, times_after, with_future
 from rru.data.own.scaling import Scaling
 from rru.data.own.source import check_place
 from rru.data.own.table import read_table
@@ -20,7 +20,7 @@ from rru.data.own.times import Times
 from rru.inference.fans import picture
 from rru.inference.output import check_free, write_files
 from rru.inference.trained import Trained
-from rru.tasks import QUANTILES, Windows
+from rru.tasks import QUANTILES, SeriesPart, Windows
 from rru.training import RunError
 
 BATCH = 256  # series at once
@@ -57,68 +57,63 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
     - `path`: a table with the same columns as the one it was trained on. Columns that are known in advance must go on
       for as many steps as are forecast, in rows without the target. Default: the file that it was trained on.
     """
-    trained.check_kind("series", to="forecast")
-    assert trained.config.data is not None  # every model of series has it
-    trained_on = Path(trained.config.data.path)
+    trained.check_command("forecast")
+    facts = trained.facts
+    assert trained.config.data is not None and isinstance(facts, SeriesFacts)  # noqa: PT018 (of every model of series)
+    trained_on = trained.config.data.path
     if path is None and not trained_on.exists():
         raise DataError(trained_on, "is gone; give --data, a file with the series to go on from")
     path = trained_on if path is None else Path(path).expanduser()
     check_place(path)
-    try:
-        facts = SeriesFacts.of(trained.about)
-    except ValueError as error:
-        raise RunError(f"{trained.path}: data.json is not that of a run on series ({error})") from error
     window = trained.config.task.context + facts.horizon
-    if window > LONGEST_WINDOW:
-        raise RunError(f"{trained.path}: context and horizon must be at most {LONGEST_WINDOW} steps, are {window}")
-    found = [
-        with_future(one, facts.layout, facts.horizon, path)
-        for one in read_series(read_table(path), facts.layout).values()
+    if window > MAX_WINDOW:
+        raise RunError(f"{trained.path}: context and horizon must be at most {MAX_WINDOW} steps, are {window}")
+    all_series = [
+        with_future(series, facts.layout, facts.horizon, path)
+        for series in read_series(read_table(path), facts.layout).values()
     ]
     forecasts: list[Forecast] = []
-    many = max(min(BATCH, LONGEST_WINDOW // window), 1)
-    for start in range(0, len(found), many):
-        forecasts += _forecast(trained, found[start : start + many], facts)
+    many = max(min(BATCH, MAX_WINDOW // window), 1)
+    for start in range(0, len(all_series), many):
+        forecasts += _forecast(trained, all_series[start : start + many], facts)
     return forecasts
 
 
-def _forecast(trained: Trained, some: Sequence[One], facts: SeriesFacts) -> list[Forecast]:
+def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFacts) -> list[Forecast]:
     layout = facts.layout
-    scalings = [facts.scalings.get(one.name) or _scaling(one, facts) for one in some]
-    windows = Windows(
-        [one.values for one in some],
-        [one.observed for one in some],
-        [layout.standardized(one.inputs) for one in some],
-        scalings,
-        past_size=layout.past_size,
-        context=trained.config.task.context,
-        horizon=facts.horizon,
-        season=facts.season,
-        base=facts.base,
-    )
-    places = np.arange(len(some)), np.array([len(one.values) - 1 for one in some])
+    parts = [
+        SeriesPart(
+            series.values,
+            series.observed,
+            layout.standardized(series.inputs),
+            facts.series.get(series.name) or _scaling(series, facts),
+        )
+        for series in some
+    ]
+    windows = Windows(parts, facts, trained.config.task.context)
+    places = np.arange(len(some)), np.array([len(series.values) - 1 for series in some])
     features = torch.from_numpy(windows.features(*places))  # (T + H, B, m)
     with torch.no_grad():
         outputs = trained.checked(trained.model(features, skip=windows.context)[0])  # (H, B, Q)
     quantiles = windows.forecasts(*places, outputs.double().numpy())
     if not np.isfinite(quantiles).all():
         raise RunError(f"{trained.path}: its forecasts are not finite; it cannot be used on these series")
-    history = [np.where(one.observed, one.values, np.nan) for one in some]
-    times = [times_after(one, layout, 0, len(one.values) + windows.horizon) for one in some]
+    history = [np.where(series.observed, series.values, np.nan) for series in some]
+    times = [times_after(series, layout, 0, len(series.values) + windows.horizon) for series in some]
     return [
-        Forecast(one.name, layout.target, history[number], quantiles[:, number], times[number])
-        for number, one in enumerate(some)
+        Forecast(series.name, layout.target, history[number], quantiles[:, number], times[number])
+        for number, series in enumerate(some)
     ]
 
 
-def _scaling(one: One, facts: SeriesFacts) -> Scaling:
-    """Returns the scaling of a series that was not there in training, from its own values."""
-    log = any(scaling.floor is not None for scaling in facts.scalings.values())
-    return Scaling.of(one.values, facts.season, facts.horizon, facts.base, log=log)
+def _scaling(series: RegularSeries, facts: SeriesFacts) -> Scaling:
+    """Return the scaling of a series that was not there in training, from its own values."""
+    log = any(scaling.floor is not None for scaling in facts.series.values())
+    return Scaling.of(series.values, facts.season, facts.horizon, facts.base, log=log)
 
 
 def places(path: Path, *, force: bool) -> tuple[Path, Path]:
-    """Returns the paths of table and picture; raises ValueError if one exists, unless `force`."""
+    """Return the paths of table and picture; raise ValueError if one exists, unless `force`."""
     if path.suffix.lower() != ".csv":
         raise ValueError(f"output must be a .csv file, got {path}")
     files = path, path.with_suffix(".png")
@@ -128,27 +123,27 @@ def places(path: Path, *, force: bool) -> tuple[Path, Path]:
 
 
 def write_forecasts(forecasts: Sequence[Forecast], files: tuple[Path, Path]) -> None:
-    """Writes the forecasts as a table, and a picture of the first ones."""
+    """Write the forecasts as a table, and a picture of the first ones."""
     write_files({files[0]: table(forecasts), files[1]: picture(forecasts)})
 
 
 def table(forecasts: Sequence[Forecast]) -> bytes:
-    """Returns the forecasts as a CSV file: series (if there are several), time or step, median and intervals."""
+    """Return the forecasts as a CSV file: series (if there are several), time or step, median and intervals."""
     several = len(forecasts) > 1 or bool(forecasts[0].name)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     timed = forecasts[0].times is not None
     writer.writerow([*(["series"] if several else []), "time" if timed else "step", *HEAD])
-    for one in forecasts:
-        first, whens = len(one.history), None if one.times is None else shown_times(one.times)
-        for place, values in enumerate(one.quantiles, first):
+    for forecast in forecasts:
+        first, whens = len(forecast.history), None if forecast.times is None else shown_times(forecast.times)
+        for place, values in enumerate(forecast.quantiles, first):
             when = str(place) if whens is None else whens[place]
-            writer.writerow([*([one.name] if several else []), when, *(f"{values[at]:.8g}" for at in ORDER)])
+            writer.writerow([*([forecast.name] if several else []), when, *(f"{values[at]:.8g}" for at in ORDER)])
     return text.getvalue().encode()
 
 
 def shown_times(times: Times) -> list[str]:
-    """Returns times as texts, no finer than they need: days, seconds or microseconds."""
+    """Return times as texts, no finer than they need: days, seconds or microseconds."""
     unit = next(unit for unit in ("D", "s", "us") if (times.astype(f"datetime64[{unit}]") == times).all())
     shown: list[str] = times.astype(f"datetime64[{unit}]").astype(str).tolist()
     return shown

@@ -17,7 +17,7 @@ VELOCITY = 80
 
 
 def midi(piece: Piece) -> bytes:
-    """Returns a piece as the bytes of a MIDI file with one track. Held keys are one long note."""
+    """Return a piece as the bytes of a MIDI file with one track. Held keys are one long note."""
     step = max(TICKS_PER_BEAT // piece.steps_per_beat, 1)
     ticks = step * piece.steps_per_beat  # a whole number of steps, also if 480 is not
     with extra("train"):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rru.data import KEYS
+from rru.data.own.data_json import MusicFacts
 from rru.data.own.midi import GRID as OWN_STEPS_PER_BEAT
 from rru.inference.trained import Trained, check_temperature
 from rru.tasks import JointHead
@@ -54,7 +56,7 @@ class Piece:
         return self.roll[self.prompt :: self.repeats]
 
     def moved(self, octaves: int) -> "Piece":
-        """Returns the piece some octaves higher, or lower if negative. Notes that would leave the keys stay."""
+        """Return the piece some octaves higher, or lower if negative. Notes that would leave the keys stay."""
         target = np.arange(KEYS) + OCTAVE * octaves
         target = np.where((target >= 0) & (target < KEYS), target, np.arange(KEYS))
         roll = np.zeros_like(self.roll)
@@ -63,7 +65,7 @@ class Piece:
         return replace(self, roll=roll)
 
     def complaints(self, voices: int | None = None) -> list[str]:
-        """Returns the problems of the composed part: mostly silent, stuck on one chord, or not of `voices` voices."""
+        """Return the problems of the composed part: mostly silent, stuck on one chord, or not of `voices` voices."""
         composed, problems = self.composed, []
         if voices is not None and (other := int((composed.sum(1) != voices).sum())):
             problems.append(f"{other} of {len(composed)} steps do not have {voices} voices")
@@ -77,21 +79,28 @@ class Piece:
 
 
 def steps_per_beat(trained: Trained) -> int:
-    """Returns the steps per quarter note in the data of a model."""
+    """Return the steps per quarter note in the data of a model."""
     if trained.config.data is not None:
-        return trained.config.data.grid or OWN_STEPS_PER_BEAT
+        return int(trained.config.data.options.get("grid", OWN_STEPS_PER_BEAT))
     return STEPS_PER_BEAT.get(trained.task, DEFAULT_STEPS_PER_BEAT)
 
 
 def beats_per_bar(trained: Trained) -> float:
-    """Returns the quarter notes per bar in the data of a model: of own music, those of most of its pieces."""
-    found = trained.about.get("beats_per_bar")
-    return float(found) if isinstance(found, int | float) and 0.25 <= found <= 64 else BEATS_PER_BAR
+    """Return the quarter notes per bar in the data of a model: of own music, those of most of its pieces."""
+    return trained.facts.beats_per_bar if isinstance(trained.facts, MusicFacts) else BEATS_PER_BAR
 
 
 def keeps_rests(trained: Trained) -> bool:
-    """Returns whether a model has learnt from music with its rests; the catalogue's tasks leave them out."""
+    """Return whether a model has learnt from music with its rests; the catalogue's tasks leave them out."""
     return trained.config.data is not None
+
+
+class Sampling(TypedDict, total=False):
+    """How a piece is sampled; see `compose`."""
+
+    temperature: float
+    voices: int | None
+    seed: int
 
 
 def compose(
@@ -118,7 +127,7 @@ def compose(
       that number almost no probability, a step has the nearest number that has some.
     - `seed`: random seed.
     """
-    trained.check_kind("music", to="compose")
+    trained.check_command("compose")
     if prompt.ndim != 2 or prompt.shape[1] != KEYS or not len(prompt):
         raise ValueError(f"prompt must be (steps, {KEYS}) with at least one step, got shape {prompt.shape}")
     if steps < 1:
@@ -144,7 +153,7 @@ def compose(
 def _chord(
     head: torch.nn.Module, logits: Tensor, generator: torch.Generator, temperature: float, voices: int | None
 ) -> Tensor:
-    """Samples a chord, (1, 88), from what the head gives, (1, c)."""
+    """Sample a chord, (1, 88), from what the head gives, (1, c)."""
     if not isinstance(head, JointHead):
         chances = torch.sigmoid(logits / temperature)
         if voices is None:
@@ -163,7 +172,7 @@ def _chord(
 
 
 def _with_voices(sample: Callable[[], Tensor], voices: int) -> Tensor:
-    """Samples chords (N, 88) until one has this number of voices. Returns it or the nearest one, (1, 88)."""
+    """Sample chords (N, 88) until one has this number of voices. Return it or the nearest one, (1, 88)."""
     nearest, distance = None, KEYS + 1
     for _ in range(ROUNDS):
         chords = sample()
@@ -177,15 +186,17 @@ def _with_voices(sample: Callable[[], Tensor], voices: int) -> Tensor:
 
 
 def notes(roll: Roll) -> list[tuple[int, int, int]]:
-    """Returns the notes of a roll: key, first step and length. Consecutive steps of a key are one note."""
+    """Return the notes of a roll: key, first step and length. Consecutive steps of a key are one note."""
     edges = np.diff(np.pad(roll.astype(np.int8), ((1, 1), (0, 0))), axis=0)  # (T + 1, 88)
     starts, ends = np.argwhere(edges.T == 1), np.argwhere(edges.T == -1)  # (key, step), key by key
-    found = [(int(key), int(start), int(end - start)) for (key, start), (_, end) in zip(starts, ends, strict=True)]
-    return sorted(found, key=lambda note: (note[1], note[0]))
+    found_notes = [
+        (int(key), int(start), int(end - start)) for (key, start), (_, end) in zip(starts, ends, strict=True)
+    ]
+    return sorted(found_notes, key=lambda note: (note[1], note[0]))
 
 
 def _longest_repeat(roll: Roll) -> int:
-    """Returns the length of the longest run of equal steps."""
+    """Return the length of the longest run of equal steps."""
     longest = current = min(len(roll), 1)
     for before, now in pairwise(roll):
         current = current + 1 if (before == now).all() else 1

@@ -1,4 +1,4 @@
-"""Exports models to ONNX with torch's exporter; `rru.scan.onnx` says how it translates the layers."""
+"""Export models to ONNX with torch's exporter; `rru.scan.onnx` says how it translates the layers."""
 
 import logging
 import warnings
@@ -15,7 +15,7 @@ _STEPS, _BATCH = torch.export.Dim("T"), torch.export.Dim("B")
 
 
 def sequence_model(model: Recurrent) -> bytes:
-    """Returns an ONNX file that runs a model over whole sequences, starting from its initial state.
+    """Return an ONNX file that runs a model over whole sequences, starting from its initial state.
 
     **Inputs:** `input`, (T, B) tokens or (T, B, m). **Outputs:** `logits`, (T, B, outputs), or (B, outputs) of a
     classifier, or `conditions`, (T, B, c), of a joint head; and the last state, (layers, B, n) for each part: `h`, and
@@ -26,7 +26,7 @@ def sequence_model(model: Recurrent) -> bytes:
 
 
 def step_model(model: Recurrent) -> bytes:
-    """Returns an ONNX file that runs one step of a model; it takes the state and returns the new one.
+    """Return an ONNX file that runs one step of a model; it takes the state and returns the new one.
 
     **Inputs:** `input`, (B,) tokens or (B, m); the state, (layers, B, n) for each part: `h`, and for the LSTMs `c`.
     **Outputs:** `logits`, (B, outputs), or `conditions`, (B, c), of a joint head; the new state, `h_next`,
@@ -45,7 +45,7 @@ def _output(model: Recurrent) -> str:
 
 
 class _Step(nn.Module):
-    """Runs one step of a model: maps an input and the parts of the state to the logits and the new state."""
+    """Run one step of a model: map an input and the parts of the state to the logits and the new state."""
 
     def __init__(self, model: Recurrent) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _Step(nn.Module):
 
 
 def _example(model: Recurrent, *sizes: int) -> Tensor:
-    """Returns an example input for a model: tokens or features."""
+    """Return an example input for a model: tokens or features."""
     if model.embedding is not None:
         return torch.zeros(sizes, dtype=torch.long)
     return torch.zeros(*sizes, model.layers.input_size)

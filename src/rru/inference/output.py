@@ -1,4 +1,4 @@
-"""Writes the output files of commands: all or none, and overwriting only if asked to."""
+"""Write the output files of commands: all or none, and overwriting only if asked to."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -8,14 +8,14 @@ from rru.files import make_folder, write_file
 
 
 def check_free(paths: Iterable[Path], advice: str = "choose another name") -> None:
-    """Raises ValueError if one of the paths exists; `advice` ends the message."""
+    """Raise ValueError if one of the paths exists; `advice` ends the message."""
     for path in paths:
         if path.exists() or path.is_symlink():
             raise ValueError(f"{path} exists; {advice}")
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:
-    """Writes or replaces files, each atomically. If one fails, removes the files that did not exist before."""
+    """Write or replace files, each atomically. If one fails, remove the files that did not exist before."""
     made: list[Path] = []
     try:
         for path, content in files.items():

@@ -16,7 +16,7 @@ BLACK_KEYS = (1, 3, 6, 8, 10)  # semitones above C
 
 
 def picture(piece: Piece) -> bytes:
-    """Returns a picture of a piece, as the bytes of a PNG file."""
+    """Return a picture of a piece, as the bytes of a PNG file."""
     with extra("train"):
         from PIL import Image, ImageDraw
     sounding = np.flatnonzero(piece.roll.any(0))
@@ -54,6 +54,6 @@ def picture(piece: Piece) -> bytes:
 
 
 def _segments(start: int, end: int, prompt: int) -> list[tuple[int, int, str]]:
-    """Splits a note at the end of the prompt. Returns start, end and colour of each segment."""
+    """Split a note at the end of the prompt. Return start, end and colour of each segment."""
     parts = [(start, min(end, prompt), PROMPT), (max(start, prompt), end, COMPOSED)]
     return [(first, last, colour) for first, last, colour in parts if first < last]

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
 from rru import data
 from rru.data import DataError, without_empty_steps
 from rru.inference.midi import grid, midi, read_midi
-from rru.inference.music import Piece, Roll, beats_per_bar, compose, keeps_rests, steps_per_beat
+from rru.inference.music import Piece, Roll, Sampling, beats_per_bar, compose, keeps_rests, steps_per_beat
 from rru.inference.output import check_free, write_files
 from rru.inference.picture import picture
 from rru.inference.sound import sound
@@ -18,7 +19,7 @@ PROMPT_BARS = 2
 
 
 def bar(trained: Trained) -> int:
-    """Returns the steps per bar in the data of a model."""
+    """Return the steps per bar in the data of a model."""
     return max(round(beats_per_bar(trained) * steps_per_beat(trained)), 1)
 
 
@@ -47,7 +48,7 @@ def prompt(
     *,
     octave: int = 0,
 ) -> Prompt:
-    """Returns a prompt: a MIDI file, two bars of a test piece, or else the first chord of a random test piece.
+    """Return a prompt: a MIDI file, two bars of a test piece, or else the first chord of a random test piece.
 
     **Arguments:**
 
@@ -58,7 +59,7 @@ def prompt(
     - `data_dir`: the data folder. If it lacks the data set of the model, the embedded chorales provide the chord.
     - `octave`: by how many octaves the piece will be moved; a file is moved the other way, so that it stays in place.
     """
-    trained.check_kind("music", to="compose")
+    trained.check_command("compose")
     if file is not None and from_test is not None:
         raise ValueError(f"give a prompt file or a test piece, not both; got {file} and {from_test}")
     if file is not None:
@@ -79,7 +80,7 @@ def prompt(
 
 
 def _from_file(file: Path, steps_per_beat: int, octave: int, *, rests: bool) -> Prompt:
-    """Reads a MIDI file on a grid that is fine enough for its notes.
+    """Read a MIDI file on a grid that is fine enough for its notes.
 
     The model is given one chord for each of its steps: the first with the most keys in that step. Steps that are
     silent throughout are only written, unless the model is trained with `rests`.
@@ -94,27 +95,17 @@ def _from_file(file: Path, steps_per_beat: int, octave: int, *, rests: bool) -> 
     return Prompt(given if rests else without_empty_steps(given), written, repeats)
 
 
-def continued(
-    trained: Trained,
-    given: Prompt,
-    bars: int,
-    *,
-    temperature: float = 1.0,
-    voices: int | None = None,
-    seed: int = 0,
-    octave: int = 0,
-) -> Piece:
+def continued(trained: Trained, given: Prompt, bars: int, *, octave: int = 0, **sampling: Unpack[Sampling]) -> Piece:
     """Compose a piece that begins with a prompt as it is written, rests and short notes included.
 
     **Arguments:**
 
     - `given`: the prompt, from `prompt`.
     - `bars`: the number of bars to compose.
-    - `temperature`, `voices`, `seed`: see `compose`.
     - `octave`: by how many octaves to move the piece.
+    - `sampling`: `temperature`, `voices` and `seed`, see `compose`.
     """
-    steps = bars * bar(trained)
-    piece = compose(trained, given.roll, steps, temperature=temperature, voices=voices, seed=seed)
+    piece = compose(trained, given.roll, bars * bar(trained), **sampling)
     composed = np.repeat(piece.composed, given.repeats, axis=0)
     roll = np.concatenate([given.written, composed])
     beat = piece.steps_per_beat * given.repeats
@@ -123,13 +114,13 @@ def continued(
 
 def _test_pieces(trained: Trained, data_dir: data.Place) -> list[Roll]:
     own = trained.config.data
-    music = own.own.load() if own else data.load(trained.task, data_dir)
+    music = own.load() if own else data.load(trained.task, data_dir)
     assert isinstance(music, data.Music)
     return music.test
 
 
 def places(path: Path, count: int, *, force: bool) -> list[Path]:
-    """Returns the MIDI paths for `count` pieces: `path`, or numbered files in the same folder.
+    """Return the MIDI paths for `count` pieces: `path`, or numbered files in the same folder.
 
     **Arguments:** `force`: whether existing files may be replaced; otherwise they raise an error.
     """
@@ -144,7 +135,7 @@ def places(path: Path, count: int, *, force: bool) -> list[Path]:
 
 
 def write(piece: Piece, path: Path) -> list[Path]:
-    """Writes a piece to `path` as MIDI, and a .png and a .wav next to it. Returns the three files."""
+    """Write a piece to `path` as MIDI, and a .png and a .wav next to it. Return the three files."""
     files = _files(path)
     write_files(dict(zip(files, (midi(piece), picture(piece), sound(piece)), strict=True)))
     return files

@@ -17,7 +17,7 @@ CONCERT_A = 69  # MIDI note of 440 Hz
 
 
 def sound(piece: Piece) -> bytes:
-    """Returns a piece as the bytes of a WAV file: mono, 16 bits."""
+    """Return a piece as the bytes of a WAV file: mono, 16 bits."""
     samples = synthesise(piece)
     content = io.BytesIO()
     with wave.open(content, "wb") as file:
@@ -29,7 +29,7 @@ def sound(piece: Piece) -> bytes:
 
 
 def synthesise(piece: Piece) -> NDArray[np.float64]:
-    """Returns the samples of a piece, from -1 to 1."""
+    """Return the samples of a piece, from -1 to 1."""
     step = 60 / TEMPO / piece.steps_per_beat  # seconds
     samples = np.zeros(int((len(piece.roll) * step + TAIL) * RATE) + 1)
     for key, start, length in notes(piece.roll):
@@ -41,7 +41,7 @@ def synthesise(piece: Piece) -> NDArray[np.float64]:
 
 
 def _note(frequency: float, seconds: float) -> NDArray[np.float64]:
-    """Returns the samples of a note that is held for `seconds` and then released."""
+    """Return the samples of a note that is held for `seconds` and then released."""
     time = np.arange(int((seconds + RELEASE) * RATE)) / RATE
     samples = np.zeros_like(time)
     for number, amplitude in enumerate(HARMONICS, 1):

@@ -1,4 +1,4 @@
-"""Steps many independent sequences through one model. Each session has its own state; any subset can step together."""
+"""Step many independent sequences through one model. Each session has its own state; any subset can step together."""
 
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -11,7 +11,7 @@ from rru.tasks import SequenceModel
 
 
 class Stream:
-    """Runs many independent sequences on one model, one step at a time, and keeps their states.
+    """Run many independent sequences on one model, one step at a time, and keep their states.
 
     ```python
     stream = rru.stream(rru.RRU(8, 32).eval())
@@ -43,14 +43,14 @@ class Stream:
         self._pool = self._initial(0)  # (places, layers, n) for each part of the state
 
     def __len__(self) -> int:
-        """Returns the number of open sessions."""
+        """Return the number of open sessions."""
         return len(self._places)
 
     def __contains__(self, session: Hashable) -> bool:
         return session in self._places
 
     def open(self, sessions: Iterable[Hashable]) -> None:
-        """Opens sessions in the model's initial state; raises ValueError if one is open already."""
+        """Open sessions in the model's initial state; raise ValueError if one is open already."""
         sessions = list(sessions)
         for session in sessions:
             if session in self._places:
@@ -64,14 +64,14 @@ class Stream:
         self._places.update(zip(sessions, places, strict=True))
 
     def close(self, sessions: Iterable[Hashable]) -> None:
-        """Closes sessions and drops their states; raises KeyError if one is not open."""
+        """Close sessions and drops their states; raise KeyError if one is not open."""
         for session, place in {session: self._place(session) for session in sessions}.items():
             del self._places[session]
             self._alone.pop(place, None)
             self._free.append(place)
 
     def step(self, sessions: Sequence[Hashable], inputs: Tensor) -> Tensor:
-        """Runs one step of the given sessions as one batch.
+        """Run one step of the given sessions as one batch.
 
         **Arguments:**
 
@@ -108,17 +108,17 @@ class Stream:
         return output
 
     def _gather(self, places: list[int]) -> list[State]:
-        """Reads the states at these places from the pool, one state per cell."""
+        """Read the states at these places from the pool, one state per cell."""
         taken = [part[places].unbind(1) for part in self._pool]  # each cell's (B, n), for each part
         return [tuple([part.contiguous() for part in parts]) for parts in zip(*taken, strict=True)]
 
     def _scatter(self, places: list[int], states: list[State]) -> None:
-        """Writes states to these places in the pool."""
+        """Write states to these places in the pool."""
         for pool, parts in zip(self._pool, zip(*states, strict=True), strict=True):
             pool[places] = torch.stack(parts, 1)
 
     def state(self, session: Hashable) -> Tensor | tuple[Tensor, ...]:
-        """Returns a session's state: (layers, n), or a pair of these for the LSTMs."""
+        """Return a session's state: (layers, n), or a pair of these for the LSTMs."""
         place = self._place(session)
         states = self._alone.get(place) or self._gather([place])
         parts = tuple(torch.cat(part) for part in zip(*states, strict=True))
@@ -131,7 +131,7 @@ class Stream:
 
     @torch.inference_mode(False)  # a tensor made in inference mode could not be written outside it
     def _make_room(self, wanted: int) -> None:
-        """Grows the pool if fewer than `wanted` places are free; at least doubles it, so that it rarely grows."""
+        """Grow the pool if fewer than `wanted` places are free; at least doubles it, so that it rarely grows."""
         before = len(self._pool[0])
         missing = wanted - len(self._free)
         if missing <= 0:
@@ -143,11 +143,11 @@ class Stream:
     @torch.inference_mode(False)
     @torch.no_grad()
     def _initial(self, batch: int) -> State:
-        """Returns the initial state of `batch` sessions, (B, layers, n) for each part."""
+        """Return the initial state of `batch` sessions, (B, layers, n) for each part."""
         state = self._start.initial_state(batch)
         return tuple(part.transpose(0, 1) for part in (state if isinstance(state, tuple) else (state,)))
 
 
 def stream(model: nn.Module) -> Stream:
-    """Returns a `Stream`, which runs many sequences on one model, one step at a time."""
+    """Return a `Stream`, which runs many sequences on one model, one step at a time."""
     return Stream(model)

@@ -1,18 +1,18 @@
-"""Loads trained models from run folders or exported folders."""
+"""Load trained models from run folders or exported folders."""
 
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rru import data, tasks
-from rru.data.own import facts
+from rru.data import Facts
 from rru.data.vocabulary import Vocabulary
 from rru.files import MANIFEST, read_file, read_folder
+from rru.kinds import KINDS, TrainedOn, kind_of
 from rru.settings import Config
 from rru.training import Result, Run, RunError
 from rru.training.checkpoint import MODEL, declared, unpack
@@ -29,22 +29,7 @@ from rru.training.run_files import (
 
 OTHER_LIMIT = 64 << 20  # bytes of a file beside the weights
 Check = Callable[[Path], None]
-LEAST, MOST = 0.01, 100.0  # temperatures: beyond, sampling is practically greedy or uniform
-_TOKENS = {  # kinds of vocabularies by data
-    "words": ("words", "words and punctuation"),
-    "characters": ("characters", "code points"),
-    "bytes": ("bytes",),
-    "reviews": ("words",),
-    "texts": ("words",),
-}
-_USE = {  # by kind of data: what it is, and the command that uses a model of it
-    "music": ("music", "compose"),
-    **dict.fromkeys(("words", "characters", "bytes"), ("text", "write")),
-    **dict.fromkeys(("reviews", "texts"), ("labelled texts", "classify")),
-    "sequences": ("labelled sequences", "classify"),
-    "images": ("images", "classify"),
-    "series": ("series", "forecast"),
-}
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100.0  # beyond, sampling is practically greedy or uniform
 _COUNTS = ("num_layers", "relu_layers", "rounds")  # at most the number of tensors: each layer or round has its own
 
 
@@ -58,7 +43,7 @@ class Trained:
     - `config`: the run's settings.
     - `model`: the model, in evaluation mode, on the CPU.
     - `vocabulary`: its vocabulary; None if it does not read text.
-    - `about`: what is known about the user's own data it was trained on; empty for a data set of the catalogue.
+    - `facts`: what is known about the user's own data it was trained on; None for a data set of the catalogue.
     - `epoch`: the epoch its weights are from; None for an exported folder.
     - `result`: its result; None if the run has not ended, or for an exported folder.
     """
@@ -67,7 +52,7 @@ class Trained:
     config: Config
     model: tasks.Recurrent
     vocabulary: Vocabulary | None
-    about: Mapping[str, Any]
+    facts: Facts | None
     epoch: int | None
     result: Result | None
 
@@ -78,34 +63,41 @@ class Trained:
 
     @property
     def kind(self) -> str:
-        """The kind of data it was trained on: `music`, `words`, `characters`, `bytes`, `reviews` or `images`."""
+        """The name of the kind of data it was trained on, such as `music`; see `rru.kinds`."""
         return self.config.kind
 
-    def check_kind(self, *kinds: str, to: str) -> None:
-        """Raises RunError unless it was trained on one of these kinds; `to` names the purpose, for the message."""
-        if self.kind not in kinds:
-            names = [name for name in tasks.task_names() if data.data_set(name).kind in kinds]
-            own = " or ".join(dict.fromkeys(_USE[kind][0] for kind in kinds))
-            known = f"{', '.join(names)} or your own {own}" if names else own
-            what, command = _USE[self.kind]
-            this = f"this is a run of {self.task}: {what}, for `rru {command}`"
-            raise RunError(f"{self.path}: `{to}` needs a run of {known}; {this}")
+    @property
+    def trained_on(self) -> TrainedOn:
+        """What it keeps of its data, to read new data in the same way."""
+        return TrainedOn(self.config.task, self.config.data, self.facts, self.vocabulary)
+
+    def check_command(self, command: str) -> None:
+        """Raise RunError unless the command is for models of its kind of data."""
+        kind = kind_of(self.kind)
+        if command in kind.commands:
+            return
+        able = [each for each in KINDS.values() if command in each.commands]
+        names = [name for name in tasks.task_names() if kind_of(data.data_set(name).kind) in able]
+        own = " or ".join(dict.fromkeys(each.noun for each in able))
+        wanted = f"{', '.join(names)} or your own {own}" if names else own
+        this = f"this is a run of {self.task}: {kind.noun}, for `rru {kind.commands[0]}`"
+        raise RunError(f"{self.path}: `{command}` needs a run of {wanted}; {this}")
 
     def checked(self, logits: Tensor) -> Tensor:
-        """Returns the logits; raises RunError if one is not finite."""
+        """Return the logits; raise RunError if one is not finite."""
         if not logits.isfinite().all():
             raise RunError(f"{self.path}: the model's outputs are not finite; its weights cannot be used")
         return logits
 
 
 def check_temperature(temperature: float) -> None:
-    """Raises ValueError if the temperature is out of range."""
-    if not LEAST <= temperature <= MOST:
-        raise ValueError(f"temperature must be from {LEAST:g} to {MOST:g}, got {temperature}")
+    """Raise ValueError if the temperature is out of range."""
+    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
+        raise ValueError(f"temperature must be from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}, got {temperature}")
 
 
 def load(place: Path | str) -> Trained:
-    """Loads a trained model; raises RunError if the folder has no usable weights.
+    """Load a trained model; raise RunError if the folder has no usable weights.
 
     ```python
     trained = rru.load("runs/bach/rru/4b12cdd334f4")
@@ -130,7 +122,7 @@ def load(place: Path | str) -> Trained:
 
 
 def _from_export(path: Path) -> Trained:
-    """Loads config.json and model.safetensors. They may be symlinks, as in downloads from the Hub."""
+    """Load config.json and model.safetensors. They may be symlinks, as in downloads from the Hub."""
     config, model = path / EXPORT_CONFIG, path / MODEL
     try:
         settings = Config.of(read_object(linked_file(config)) or {})
@@ -145,7 +137,7 @@ def _from_export(path: Path) -> Trained:
 
 
 def _from_older_export(path: Path) -> Trained:
-    """Loads an export of version 0.1, which has config.toml and a manifest instead of config.json."""
+    """Load an export of version 0.1, which has config.toml and a manifest instead of config.json."""
     try:
         config = Config.of(read_tables(path))
     except ValueError as error:
@@ -161,7 +153,7 @@ def _from_older_export(path: Path) -> Trained:
 
 
 def _each(check: Check) -> Check:
-    """Returns a check for `read_folder`, from one for the weights. Other files in the folder must be small."""
+    """Return a check for `read_folder`, from one for the weights. Other files in the folder must be small."""
 
     def each(file: Path) -> None:
         if file.name == MODEL:
@@ -182,39 +174,35 @@ def _trained(
     linked: bool = False,
 ) -> Trained:
     vocabulary = Vocabulary.load(path / VOCABULARY) if (path / VOCABULARY).exists() else None
-    about = about_data(path, linked=linked) if config.data else {}
-    try:
-        facts.check(config.kind, about)
-    except ValueError as error:
-        raise RunError(f"{path / ABOUT_DATA}: is not that of a model on {config.kind} ({error})") from error
-    model = _model(path, config, read, vocabulary, about)
-    return Trained(path, config, model.eval(), vocabulary, about, epoch, result)
+    facts = None
+    if config.data is not None:
+        try:
+            facts = config.data.format.facts.of(about_data(path, linked=linked))
+        except ValueError as error:
+            raise RunError(f"{path / ABOUT_DATA}: is not that of a model on {config.kind} ({error})") from error
+    trained_on = TrainedOn(config.task, config.data, facts, vocabulary)
+    model = _model(path, config, read, trained_on)
+    return Trained(path, config, model.eval(), vocabulary, facts, epoch, result)
 
 
 def _model(
-    path: Path,
-    config: Config,
-    read: Callable[[Check], dict[str, Tensor]],
-    vocabulary: Vocabulary | None,
-    about: Mapping[str, Any],
+    path: Path, config: Config, read: Callable[[Check], dict[str, Tensor]], trained_on: TrainedOn
 ) -> tasks.Recurrent:
-    """Builds the model from its settings and loads its weights, which `read` returns.
+    """Build the model from its settings and load its weights, which `read` returns.
 
     Untrusted settings and weights may have any size. So it first builds the model on the meta device, which takes no
     memory, and compares its shapes with those in the header of the weights. Only then it reads them.
     """
-    arguments = config.model.arguments
-    wanted, given = _TOKENS.get(config.kind, (None,)), None if vocabulary is None else vocabulary.kind
+    kind, arguments, vocabulary = kind_of(config.kind), config.model.arguments, trained_on.vocabulary
+    wanted, given = kind.vocabularies or (None,), None if vocabulary is None else vocabulary.kind
     if given not in wanted:
-        right, found = (f"of {kind}" if kind else "not there" for kind in (wanted[0], given))
-        raise RunError(f"{path / VOCABULARY}: must be {right} for {config.task.name}, is {found}")
+        right, wrong = (f"of {name}" if name else "not there" for name in (wanted[0], given))
+        raise RunError(f"{path / VOCABULARY}: must be {right} for {config.task.name}, is {wrong}")
     tokens = None if vocabulary is None else len(vocabulary)
 
     def build() -> tasks.Recurrent:
-        cell, budget = config.model.cell, config.model.budget
-        return tasks.model(
-            config.kind, cell, arguments, budget, tokens=tokens, about=about, **config.task.model_arguments
-        )
+        architecture = kind.task.architecture_of(config.task, trained_on.facts, tokens)
+        return architecture.build(config.model.cell, arguments, config.model.budget)
 
     def check(file: Path) -> None:
         stored = declared(file)
@@ -236,9 +224,9 @@ def _model(
 
 def _compare(wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
     for name in dict.fromkeys([*wanted, *given]):
-        is_one, other = (shapes.get(name, "not there") for shapes in (given, wanted))
-        if is_one != other:
-            raise ValueError(f"{name} is {is_one}, should be {other}")
+        shape, right = (shapes.get(name, "not there") for shapes in (given, wanted))
+        if shape != right:
+            raise ValueError(f"{name} is {shape}, should be {right}")
 
 
 def _shape(tensor: Tensor) -> str:

@@ -1,12 +1,13 @@
 """Write text with a trained model, token by token."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from rru.data.vocabulary import Vocabulary, tokens_of
 from rru.inference.trained import Trained, check_temperature
+from rru.tasks import LayerState
 from rru.training import RunError
 
 
@@ -30,7 +31,7 @@ def write(
     - `top_k`: sample from the k most likely tokens only. Default: from all.
     - `seed`: random seed.
     """
-    trained.check_kind("words", "characters", "bytes", to="write")
+    trained.check_command("write")
     vocabulary = trained.vocabulary
     assert vocabulary is not None  # every model of these kinds has one
     if len(vocabulary) <= len({vocabulary.padding, vocabulary.unknown}):
@@ -42,28 +43,24 @@ def write(
         raise ValueError(f"prompt must be valid UTF-8, got {prompt!r}")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, got {top_k}")
-    return _sample(trained, vocabulary, prompt, length, temperature, top_k, seed)
+    generator = torch.Generator().manual_seed(seed)
+    return _sample(
+        trained, vocabulary, prompt, length, lambda logits: _sample_token(logits / temperature, top_k, generator)
+    )
 
 
 def unknown_tokens(vocabulary: Vocabulary, prompt: str) -> list[str]:
-    """Returns the words or characters of a prompt that are not in the vocabulary, without duplicates."""
+    """Return the words or characters of a prompt that are not in the vocabulary, without duplicates."""
     tokens = list(prompt) if vocabulary.kind == "bytes" else tokens_of(prompt, vocabulary.kind)
     return [token for token in dict.fromkeys(tokens) if vocabulary.unknown in vocabulary.encode(token)]
 
 
 def _sample(
-    trained: Trained,
-    vocabulary: Vocabulary,
-    prompt: str,
-    length: int,
-    temperature: float,
-    top_k: int | None,
-    seed: int,
+    trained: Trained, vocabulary: Vocabulary, prompt: str, length: int, choose: Callable[[Tensor], int]
 ) -> Iterator[str]:
-    generator = torch.Generator().manual_seed(seed)
     excluded = torch.tensor([vocabulary.padding, vocabulary.unknown])
     ids = vocabulary.encode(prompt).astype("int64")
-    state = None
+    state: LayerState = None
     if len(ids):
         logits, state = _run(trained, torch.from_numpy(ids), state)
     else:  # the first token is uniform
@@ -71,7 +68,7 @@ def _sample(
     pending: list[int] = []
     for _ in range(length):
         logits[excluded] = float("-inf")
-        token = _sample_token(logits / temperature, top_k, generator)
+        token = choose(logits)
         pending.append(token)
         text = vocabulary.decode(pending)
         if vocabulary.kind != "bytes" or "\ufffd" not in text or len(pending) > 3:  # up to 4 bytes per character
@@ -81,8 +78,8 @@ def _sample(
 
 
 @torch.no_grad()
-def _run(trained: Trained, ids: Tensor, state: object) -> tuple[Tensor, object]:
-    """Returns the logits (tokens,) after the last token, and the state."""
+def _run(trained: Trained, ids: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+    """Return the logits (tokens,) after the last token, and the state."""
     logits, state = trained.model(ids[:, None], state, skip=len(ids) - 1)  # (1, 1, tokens)
     return trained.checked(logits[-1, 0]), state
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from rru.kinds import kind_of
 from rru.report.formatting import setting
 from rru.report.gather import RunRecord
-from rru.settings.tables import LANGUAGE
+from rru.settings.tables import INERT
 
 INPUTS = ("columns", "known", "calendar")
 """Options that say what the model sees, not what it predicts: scores with other inputs can be compared."""
@@ -18,9 +19,8 @@ def data_variant(run: RunRecord) -> DataVariant | None:
     """Return what own data a run is on and how it is read; None if it is not on own data."""
     if run.known is None or run.known.data is None:
         return None
-    rules = {name: each.rule for name, each in run.known.settings.items()}
     options = run.known.tables()["data"].items()
-    decisive = {name: value for name, value in options if name not in INPUTS and not rules[f"data.{name}"].inert}
+    decisive = {name: value for name, value in options if name not in INPUTS and f"data.{name}" not in INERT}
     return run.task, tuple(sorted(decisive.items()))
 
 
@@ -54,7 +54,7 @@ def _text(name: str, value: object) -> str:
     if value is None:
         return ""
     if name == "kind":
-        return f"by {value}" if value in LANGUAGE else str(value)
+        return kind_of(str(value)).reading or str(value)
     if name.endswith("hash"):
         return f"{name} {str(value)[:6]}"
     return "" if name.endswith("size") else f"{name}={setting(value)}"

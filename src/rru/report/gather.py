@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rru.data import Facts
 from rru.files import FileError, files_in
 from rru.settings import Config
 from rru.tasks import Metric, metric_of
@@ -75,6 +76,14 @@ class RunRecord:
     def seed(self) -> int | None:
         """Its seed, if its settings are known."""
         return self.known.schedule.seed if self.known else None
+
+    @property
+    def facts(self) -> Facts:
+        """What is known about the user's own data, checked; of damaged facts what no model needs."""
+        try:
+            return self.known.data.format.facts.of(self.about) if self.known and self.known.data else Facts.of({})
+        except ValueError:
+            return Facts.of(self.about)
 
     @property
     def metric(self) -> Metric | None:

@@ -13,8 +13,6 @@ from rru.report.data_variants import DataVariant, data_variant, inputs, titles
 from rru.report.formatting import setting
 from rru.report.gather import RunRecord
 from rru.settings import Config, presets
-from rru.settings.presets import auto
-from rru.tasks import joint
 
 OWN = "own settings"
 YOURS = "your-data"
@@ -56,9 +54,9 @@ def _candidates(run: RunRecord, preset: str) -> dict[str, Mapping[str, object]]:
         return {preset: _preset(run.task, run.cell, preset) for preset in names}
     data = run.known.tables()["data"]
     candidates: dict[str, Mapping[str, object]] = {}
-    for preset in auto.PRESETS:
+    for preset in presets.OWN_PRESETS:
         try:
-            tables = presets.derived(run.known.kind, run.about["statistics"], run.cell, preset)
+            tables = presets.derived(run.known.kind, run.facts.statistics, run.cell, preset)
             candidates[preset] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": data})))
         except (ArithmeticError, KeyError, IndexError, TypeError, ValueError):  # data.json may have anything in it
             return {}
@@ -73,7 +71,7 @@ def own_plans(runs: Iterable[RunRecord]) -> list[tuple[Plan, list[str]]]:
         if (variant := data_variant(run)) is None or run.known is None:
             continue
         came_from = origin(run)
-        changed = [came_from.preset] if came_from.preset not in ("", auto.PRESETS[0]) else []
+        changed = [came_from.preset] if came_from.preset not in ("", presets.OWN_PRESETS[0]) else []
         line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
         config = run.known.changed({SEED: 0})
         entries, line = by_data.setdefault(variant, {}), line[:MAX_LINE]
@@ -101,7 +99,7 @@ def _flat(config: Config) -> dict[str, object]:
     """Return the settings that affect a run's result, by name, without the seed."""
     known = config.settings
     values = {f"{table}.{name}": value for table, part in config.tables().items() for name, value in part.items()}
-    return {name: value for name, value in values.items() if name != SEED and not known[name].rule.inert}
+    return {name: value for name, value in values.items() if name != SEED and not known[name].inert}
 
 
 @cache
@@ -133,15 +131,12 @@ def _other_presets() -> Iterator[Plan]:
 
 def _outputs(config: Config) -> list[Config]:
     """Return a config; if its output is joint, also with each other output, as lines of their own."""
-    if config.task.output == joint.INDEPENDENT:
-        return [config]
-    others = [output for output in joint.OUTPUTS if output != config.task.output]
-    return [config, *(config.changed({"task.output": output}) for output in others)]
+    return [config, *map(config.changed, config.task.other_variants)]
 
 
 def _named(line: str, config: Config) -> str:
     """Return the name of a line, with the output if it is joint: such scores do not compare with independent keys."""
-    return line if config.task.output == joint.INDEPENDENT else f"{line}, {config.task.output}"
+    return f"{line}, {config.task.variant}" if config.task.variant else line
 
 
 @cache

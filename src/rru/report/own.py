@@ -1,12 +1,14 @@
 """What the page shows of runs on users' own data: what was understood of it, classes, and a confusion matrix."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from rru.data import SPLITS
+from rru.data import SPLITS, Facts
+from rru.data.own.data_json import LabelFacts
+from rru.kinds import kind_of
 from rru.report import descriptions, formatting, svg
 from rru.report.data_variants import DataVariant, data_variant, titles
 from rru.report.fans import Picture, fans
@@ -64,19 +66,18 @@ def _part(title: str, runs: Sequence[RunRecord]) -> OwnPart:
         if run.counts and (run.cell not in best or _better(run, best[run.cell])):
             best[run.cell] = run
     shown = [_run(run) for run in best.values()]
-    notes = first.about.get("notes")
     return OwnPart(
         title,
-        str(first.about.get("summary", ""))[:SENTENCE],
-        [*([str(note)[:SENTENCE] for note in notes[:MAX_NOTES]] if isinstance(notes, list) else []), *_advice(runs)],
-        _balance(first.about),
+        first.facts.summary[:SENTENCE],
+        [*(note[:SENTENCE] for note in first.facts.notes[:MAX_NOTES]), *_advice(runs)],
+        _balance(first.facts),
         [run for run in shown if run.pictures],
     )
 
 
 def _advice(runs: Sequence[RunRecord]) -> list[str]:
     """Return how to get a piano roll onto the page, if these are runs on music and none of them has one."""
-    tested = [run for run in runs if run.counts and run.known is not None and run.known.kind == "music"]
+    tested = [run for run in runs if run.counts and _figure(run) == PIANO_ROLL]
     if not tested or any(run.music for run in runs):
         return []
     place = tested[0].folder
@@ -94,16 +95,21 @@ def _run(run: RunRecord) -> OwnRun:
     line = ", ".join(part for part in (line_of(run), f"preset {came_from.preset}", came_from.text) if part)
     label, _, unit = (run.metric.label if run.metric else "").partition(", ")
     score = " ".join(part for part in (label, formatting.score(run.test, 3), unit) if part)
-    drawn = [confusion(run.details), *fans(run.details)]
+    drawn = FIGURES[_figure(run)](run.details)
     scores = " ".join([f"Test {score}, seed {run.seed}.", *descriptions.other_scores(run)])
-    return OwnRun(line, scores, [each for each in drawn if each])
+    return OwnRun(line, scores, drawn)
 
 
-def _balance(about: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    classes, balance = _names(about.get("classes")), about.get("balance")
-    if classes is None or not isinstance(balance, Mapping):
+def _figure(run: RunRecord) -> str:
+    """Return the name of the figure that shows the details of a run; see `rru.kinds.Kind`."""
+    return kind_of(run.known.kind).figure if run.known is not None else ""
+
+
+def _balance(facts: Facts) -> list[tuple[str, ...]]:
+    if not isinstance(facts, LabelFacts):
         return []
-    columns = [balance.get(split) for split in SPLITS]
+    classes = [name[:WORD] for name in facts.classes]
+    columns = [facts.balance.get(split) for split in SPLITS]
     if not all(isinstance(column, list) and len(column) == len(classes) for column in columns):
         return []
     cells = [[f"{number:,}" if count(number) is not None else "?" for number in column or []] for column in columns]
@@ -172,3 +178,13 @@ def _number(value: int) -> str:
 
 def _short(name: str, most: int) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+PIANO_ROLL = "piano roll"
+FIGURES: dict[str, Callable[[Mapping[str, Any]], list[Picture]]] = {
+    "": lambda details: [],
+    PIANO_ROLL: lambda details: [],  # the page shows composed pieces in a section of their own
+    "confusion matrix": lambda details: [found for found in [confusion(details)] if found],
+    "forecasts": fans,
+}
+"""What draws the figures of a run's details, by the name that its kind of data gives."""

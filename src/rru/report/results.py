@@ -246,8 +246,8 @@ def _section(
         return tuple(sorted(groups.get(key, []), key=lambda run: run.seed or 0))
 
     points = [Point(entry.line, entry.cell, entry.point, entry.config, runs(key)) for key, entry in entries.items()]
-    begun = {point.config.task.output for point in points if point.runs}
-    output = next(point.config.task.output for point in points if point.config.task.output in begun)
+    begun = {point.config.task.variant for point in points if point.runs}
+    output = next(point.config.task.variant for point in points if point.config.task.variant in begun)
     # Of other outputs, those that nobody has run are not missing.
-    shown = tuple(point for point in points if point.runs or point.config.task.output == output)
+    shown = tuple(point for point in points if point.runs or point.config.task.variant == output)
     return Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, shown)

@@ -14,17 +14,17 @@ _NOT_OPTIONS = ("input_size", "hidden_size", "dropout")  # set by the data and t
 
 
 def cells() -> tuple[str, ...]:
-    """Returns the names of all cells: the paper's, then user cells in order of registration."""
+    """Return the names of all cells: the paper's, then user cells in order of registration."""
     return (*PAPER_CELLS, *(name for name in cell_names() if name not in PAPER_CELLS))
 
 
 def options(cell: str) -> Mapping[str, Declared]:
-    """Returns a cell's options by name, in constructor order; raises ValueError if one has no default."""
-    found = _options(layer_class(cell).cell_class)
-    for name, option in found.items():
+    """Return a cell's options by name, in constructor order; raise ValueError if one has no default."""
+    declared_options = _options(layer_class(cell).cell_class)
+    for name, option in declared_options.items():
         if option.required:
             raise ValueError(f"cell {cell!r}: option {name} must have a default")
-    return found
+    return declared_options
 
 
 @functools.cache

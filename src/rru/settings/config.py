@@ -8,7 +8,7 @@ config.optimiser.lr, config.model.options["expansion"]
 config = config.changed({"optimiser.lr": 0.001})
 ```
 
-Settings are declared in `tables.py`; settings specific to one cell are declared in its constructor.
+`tables.py` says where settings are declared.
 """
 
 import dataclasses
@@ -18,36 +18,40 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 from rru import data
+from rru.data import OwnData
+from rru.kinds import KINDS, Kind, kind_of
 from rru.nn.options import Declared, declared
 from rru.settings.cells import cells, options
 from rru.settings.tables import (
+    INERT,
     TABLES,
     DataSettings,
     FrozenDict,
     ModelSettings,
     OptimiserSettings,
-    Rule,
     Schedule,
-    TaskSettings,
+    data_table,
+    own_data,
 )
 from rru.suggestions import closest, did_you_mean
+from rru.tasks import TaskSettings
 
+PlainTables = Mapping[str, Any]
+"""Tables that were not checked yet."""
 Tables = dict[str, dict[str, Any]]
 """A config as stored in config.toml: plain values by table and key."""
-
-_ONLY_FOR = {"output_units": ("nade",), "key_order": ("chain", "nade")}  # settings of a task, and their outputs
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a config: its table, its declaration, and when it applies."""
+    """One setting of a config: its table, its declaration, and whether a config must have it."""
 
     table: str
     declared: Declared
-    rule: Rule
+    required: bool
 
     @property
     def name(self) -> str:
@@ -55,12 +59,17 @@ class Setting:
         return f"{self.table}.{self.declared.name}"
 
     @property
-    def required(self) -> bool:
-        """Whether a config must give this setting."""
-        return self.rule.required or self.declared.required
+    def chosen(self) -> bool:
+        """Whether it selects the preset and the data, so that it cannot be changed afterwards."""
+        return self.table == "data" or self.name in ("task.name", "model.cell")
 
-    def check(self, value: Any) -> Any:
-        """Returns the value as its declared type; raises ValueError, saying what is allowed, if it is not valid."""
+    @property
+    def inert(self) -> bool:
+        """Whether it does not affect the result, so that the id of a config ignores it."""
+        return self.name in INERT
+
+    def check(self, value: object) -> Any:
+        """Return the value as its declared type; raise ValueError, saying what is allowed, if it is not valid."""
         try:
             return self.declared.check(value, self.name)
         except (TypeError, ValueError) as error:
@@ -76,18 +85,21 @@ class Config:
     """
 
     task: TaskSettings
-    data: DataSettings | None
+    data: OwnData | None
     model: ModelSettings
     optimiser: OptimiserSettings
     schedule: Schedule
 
     @classmethod
-    def of(cls, tables: Mapping[str, Any]) -> "Config":
-        """Makes a config from plain tables, as stored in config.toml; raises ValueError for a wrong setting."""
+    def of(cls, tables: PlainTables, data: OwnData | None = None) -> "Config":
+        """Make a config from plain tables, as stored in config.toml; raise ValueError for a wrong setting.
+
+        **Arguments:** `tables`: the tables; `data`: the user's data, if it was read already: used instead of an equal
+        description in `tables`, so that it is not read again.
+        """
         given = _given(tables)
-        own, cell = bool(tables.get("data")), given["model.cell"]
-        kind = given["data.kind"] if own else data.data_set(given["task.name"]).kind
-        known = settings_of(kind, cell, own=own)
+        kind, cell = _kind_of(tables), given["model.cell"]
+        known = settings_of(kind.name, cell, own=bool(tables.get("data")))
         for name in given:
             if name not in known:
                 raise ValueError(unknown_setting(name, known, f"{given['task.name']} and {cell}"))
@@ -99,60 +111,67 @@ class Config:
                 raise ValueError(f"a config must have {name} ({setting.declared.option.about}), got none")
         model = values["model"]
         model["options"] = FrozenDict({name: model.pop(name) for name in options(cell) if name in model})
-        made = {table: kind(**values[table]) for table, kind in TABLES.items() if table != "data" or own}
-        config = cls(**{"data": None, **made})
-        _check_output(config.task)
+        recorded = own_data(values["data"]) if values["data"] else None
+        config = cls(
+            kind.task.settings_class(**values["task"]),
+            data if data == recorded else recorded,
+            ModelSettings(**model),
+            OptimiserSettings(**values["optimiser"]),
+            Schedule(**values["schedule"]),
+        )
+        config.task.check()
         _check_optimiser(config.optimiser)
         return config
 
     def tables(self) -> Tables:
-        """Returns plain tables, as stored in config.toml, without settings at their default (cell options stay)."""
+        """Return plain tables, as stored in config.toml, without settings at their default (cell options stay)."""
         tables: Tables = {}
         for table in TABLES:
             part = getattr(self, table)
-            if part is None:
-                continue
-            fields = [field for field in dataclasses.fields(part) if field.name != "options"]
-            values = {field.name: getattr(part, field.name) for field in fields}
-            tables[table] = {field.name: values[field.name] for field in fields if values[field.name] != field.default}
+            if isinstance(part, OwnData):
+                tables[table] = data_table(part)
+            elif part is not None:
+                plain = [field for field in dataclasses.fields(part) if field.name != "options"]
+                values = {field.name: getattr(part, field.name) for field in plain}
+                tables[table] = {
+                    field.name: values[field.name] for field in plain if values[field.name] != field.default
+                }
         tables["model"] |= self.model.options
         return tables
 
     @property
     def kind(self) -> str:
-        """The kind of the data: of the catalogue's data set, or of the user's own data."""
+        """The name of the kind of data: of the catalogue's data set, or of the user's own data."""
         return self.data.kind if self.data else data.data_set(self.task.name).kind
 
     @property
     def title(self) -> str:
         """The title of the data set, or the name of the user's file or folder."""
-        return self.data.own.title if self.data else data.data_set(self.task.name).title
+        return self.data.title if self.data else data.data_set(self.task.name).title
 
     @property
     def settings(self) -> dict[str, Setting]:
         """The settings that apply to its task and cell; see `settings_of`."""
         return settings_of(self.kind, self.model.cell, own=self.data is not None)
 
-    def changed(self, changes: Mapping[str, Any]) -> "Config":
-        """Returns a copy with some values changed, keyed by full name (`optimiser.lr`); None removes a setting.
+    def changed(self, changes: Mapping[str, object]) -> "Config":
+        """Return a copy with some values changed, keyed by full name (`optimiser.lr`); None removes a setting.
 
-        Another `task.output` also removes the settings that are only for the old one.
+        Settings that only apply to the old value of another one, such as `task.output`, are removed too.
         """
         tables = self.tables()
-        for name, outputs in _ONLY_FOR.items():
-            if changes.get("task.output", self.task.output) not in outputs:
-                tables["task"].pop(name, None)
+        of_task = {name.partition(".")[2]: value for name, value in changes.items() if name.startswith("task.")}
+        tables["task"] = {name: value for name, value in tables["task"].items() if self.task.uses(name, of_task)}
         for name, value in changes.items():
             table, _, key = name.partition(".")
             tables.setdefault(table, {})[key] = value
-        return Config.of(tables)
+        return Config.of(tables, self.data)
 
     @functools.cached_property
     def id(self) -> str:
         """Twelve hexadecimal digits, a hash of every setting that affects the result, the seed included."""
-        inert = {name for name, setting in common_settings().items() if setting.rule.inert}
         counted = {
-            table: {key: value for key, value in values.items() if f"{table}.{key}" not in inert}
+            table: {key: value for key, value in values.items() if f"{table}.{key}" not in INERT}
             for table, values in self.tables().items()
         }
         text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
@@ -160,30 +179,36 @@ class Config:
 
 
 def settings_of(kind: str, cell: str, *, own: bool = False) -> dict[str, Setting]:
-    """Returns the settings that apply to a kind of data and a cell, by full name, in the order of config.toml.
+    """Return the settings that apply to a kind of data and a cell, by full name, in the order of config.toml.
 
     **Arguments:** `own`: whether it is a user's own data, which has the table `data`.
     """
-    known = {name: each for name, each in common_settings().items() if not each.rule.kinds or kind in each.rule.kinds}
-    known = {name: each for name, each in known.items() if own or each.table != "data"}
-    of_cell = [Setting("model", option, Rule()) for option in options(cell).values()]
-    known |= {setting.name: setting for setting in of_cell if setting.name not in known}
-    return {name: setting for table in TABLES for name, setting in known.items() if setting.table == table}
+    record = kind_of(kind)
+    tables = {**_COMMON, "task": declared(record.task.settings_class)}
+    if own:
+        tables["data"] = {**declared(DataSettings), **record.declared_options}
+    of_model = dict(tables["model"])
+    if not record.vocabularies:
+        del of_model["embedding_size"]
+    tables["model"] = of_model | {name: option for name, option in options(cell).items() if name not in of_model}
+    settings = [
+        Setting(table, each, each.required or each.name == "embedding_size")
+        for table in TABLES
+        for each in tables.get(table, {}).values()
+    ]
+    return {setting.name: setting for setting in settings}
 
 
 def unknown_setting(name: str, known: Mapping[str, Setting], who: str) -> str:
-    """Returns the error message for a setting that does not apply.
+    """Return the error message for a setting that does not apply.
 
     **Arguments:** `known`: the settings that apply; `who`: what the config is for, such as `jsb and lstm`.
     """
     short = name.rpartition(".")[2]
     owners = [
-        kind
-        for full, each in common_settings().items()
-        if name in (full, full.partition(".")[2])
-        for kind in each.rule.kinds
+        kind.name for kind in KINDS.values() if {name, f"task.{name}", f"data.{name}", f"model.{name}"} & _special(kind)
     ]
-    owners += [one for one in cells() if name in (short, f"model.{short}") and short in options(one)]
+    owners += [cell for cell in cells() if name in (short, f"model.{short}") and short in options(cell)]
     if owners:
         return f"{name} is only for {', '.join(owners)}; this config is for {who}"
     shorts = {full.partition(".")[2]: full for full in known}
@@ -192,20 +217,41 @@ def unknown_setting(name: str, known: Mapping[str, Setting], who: str) -> str:
     return f"unknown key {name!r}; {hint}Known: {', '.join(known)}"
 
 
-@functools.cache
-def common_settings() -> dict[str, Setting]:
-    """Returns the settings that do not depend on the cell, by full name."""
-    found = {}
-    for table, kind in TABLES.items():
-        hints = get_type_hints(kind, include_extras=True)
-        for name, one in declared(kind).items():
-            rules = [extra for extra in getattr(hints[name], "__metadata__", ()) if isinstance(extra, Rule)]
-            found[f"{table}.{name}"] = Setting(table, one, rules[0] if rules else Rule())
-    return found
+_COMMON = {
+    "model": declared(ModelSettings),
+    "optimiser": declared(OptimiserSettings),
+    "schedule": declared(Schedule),
+}
 
 
-def _given(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Flattens plain tables to values by full name, without None; checks that they name a task and a cell."""
+def training_settings() -> dict[str, Setting]:
+    """Return the settings of the tables `optimiser` and `schedule`, by full name."""
+    settings = [
+        Setting(table, each, each.required) for table in _COMMON if table != "model" for each in _COMMON[table].values()
+    ]
+    return {setting.name: setting for setting in settings}
+
+
+def _special(kind: Kind) -> set[str]:
+    """Return the full names of the settings that not all kinds have."""
+    of_task = set(declared(kind.task.settings_class)) - set(declared(TaskSettings))
+    names = {f"task.{name}" for name in of_task} | {f"data.{name}" for name in kind.declared_options}
+    return names | ({"model.embedding_size"} if kind.vocabularies else set())
+
+
+def _kind_of(tables: PlainTables) -> Kind:
+    """Return the kind of data that tables describe; raise ValueError if there is none."""
+    if not tables.get("data"):
+        return kind_of(data.data_set(tables["task"]["name"]).kind)
+    kind = tables["data"]["kind"]
+    known = [each.name for each in KINDS.values() if each.auto is not None]
+    if kind not in known:
+        raise ValueError(f"data.kind must be {' or '.join(map(repr, known))}, got {kind!r}{did_you_mean(kind, known)}")
+    return kind_of(kind)
+
+
+def _given(tables: PlainTables) -> dict[str, Any]:
+    """Flatten plain tables to values by full name, without None; checks that they name a task and a cell."""
     for table, values in tables.items():
         if table not in TABLES:
             hint = did_you_mean(table, TABLES)
@@ -221,7 +267,8 @@ def _given(tables: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("task.name", "model.cell", *(["data.kind"] if tables.get("data") else [])):
         if name not in given:
             raise ValueError(f"a config must have {name}, got none")
-        common_settings()[name].check(given[name])
+        if not isinstance(given[name], str):
+            raise ValueError(f"{name} must be a word, got {given[name]!r} of type {type(given[name]).__name__}")
     _check_name(given["task.name"], own=bool(tables.get("data")))
     cell = given["model.cell"]
     if cell not in cells():
@@ -233,7 +280,7 @@ def _given(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_name(name: str, *, own: bool) -> None:
-    """Checks the name of a task, which also names a folder."""
+    """Check the name of a task, which also names a folder."""
     if not own and name not in data.CATALOGUE:
         known = " or ".join(map(repr, data.CATALOGUE))
         raise ValueError(f"task.name must be {known}, got {name!r}{did_you_mean(name, data.CATALOGUE)}")
@@ -241,16 +288,8 @@ def _check_name(name: str, *, own: bool) -> None:
         raise ValueError(f"task.name of own data must be of a-z, 0-9 and -, and not a data set's name; got {name!r}")
 
 
-def _check_output(task: TaskSettings) -> None:
-    """Checks that settings of an output are only given with that output."""
-    for name, outputs in _ONLY_FOR.items():
-        if name in task.arguments and task.output not in outputs:
-            wanted = " or ".join(map(repr, outputs))
-            raise ValueError(f"task.{name} is only for task.output = {wanted}, got {task.output!r}")
-
-
 def _check_optimiser(optimiser: OptimiserSettings) -> None:
-    """Checks the optimiser settings that depend on each other."""
+    """Check the optimiser settings that depend on each other."""
     if optimiser.clipping == "adaptive" and optimiser.name != "radam":
         raise ValueError(
             f"optimiser.clipping must be 'norm' or 'none' with optimiser.name = {optimiser.name!r}: "

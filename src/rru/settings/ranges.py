@@ -34,7 +34,7 @@ class Range:
 
 
 def ranges(config: Config, preset: str) -> dict[str, Range]:
-    """Returns the search ranges for a config's task and cell, by full name.
+    """Return the search ranges for a config's task and cell, by full name.
 
     Optuna draws in this order, so changing it would change what a seed proposes.
 
@@ -47,14 +47,14 @@ def ranges(config: Config, preset: str) -> dict[str, Range]:
     declared = {name: setting.declared.option for name, setting in known.items()}
     searched = {name: Range(*each.search, each.log) for name, each in declared.items() if each.search is not None}
     searched = {name: replace(each, low=tidied(each.low), high=tidied(each.high)) for name, each in searched.items()}
-    found = {name: searched[name] for name in sorted(searched, key=lambda name: name.startswith("model."))}
+    ordered = {name: searched[name] for name in sorted(searched, key=lambda name: name.startswith("model."))}
     if preset == PAPER and task in table[PAPER]:
-        return found | {BUDGET: Range(**table[PAPER][task])}
+        return ordered | {BUDGET: Range(**table[PAPER][task])}
     times: dict[str, list[float]] = {}
     for who in ("all", config.kind, task, preset):
         times |= table["times"].get(who, {})
-    scaled = {name: each for name, each in times.items() if name in {BUDGET, *found}}
-    return found | {name: _around(_value(config, known[name]), each) for name, each in scaled.items()}
+    scaled = {name: each for name, each in times.items() if name in {BUDGET, *ordered}}
+    return ordered | {name: _around(_value(config, known[name]), each) for name, each in scaled.items()}
 
 
 def _value(config: Config, setting: Setting) -> float:
@@ -63,13 +63,13 @@ def _value(config: Config, setting: Setting) -> float:
 
 
 def _around(value: float, times: Sequence[float]) -> Range:
-    """Returns the range from `times[0]` to `times[1]` times a value, tidied; for an int, of ints of at least 1."""
+    """Return the range from `times[0]` to `times[1]` times a value, tidied; for an int, of ints of at least 1."""
     low, high = (tidied(max(round(value * each), 1) if isinstance(value, int) else value * each) for each in times)
     return Range(low, high)
 
 
 def tidied(value: float) -> float:
-    """Rounds a value to `DIGITS` significant digits; an int stays one."""
+    """Round a value to `DIGITS` significant digits; an int stays one."""
     rounded = float(f"{value:.{DIGITS}g}")
     return int(rounded) if isinstance(value, int) else rounded
 

@@ -1,4 +1,4 @@
-"""Writes tables of plain values as TOML, which the standard library can only read."""
+"""Write tables of plain values as TOML, which the standard library can only read."""
 
 import json
 import re
@@ -8,11 +8,11 @@ from typing import Any
 
 Tables = dict[str, Any]
 """Tables by name, each a dict of strings, numbers, bools or lists of these. Plain values are allowed at the top."""
-MOST_SHOWN = 80  # characters of a value
+MAX_SHOWN = 80  # characters of a value
 
 
 def dumps(config: Mapping[str, Any]) -> str:
-    """Returns the config as TOML; raises ValueError if it would not read back as the same values and types."""
+    """Return the config as TOML; raise ValueError if it would not read back as the same values and types."""
     plain = [(key, value) for key, value in config.items() if not isinstance(value, Mapping)]
     tables = [(key, value) for key, value in config.items() if isinstance(value, Mapping)]
     parts = ["".join(_line(key, value, key) for key, value in plain)]
@@ -25,12 +25,12 @@ def dumps(config: Mapping[str, Any]) -> str:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns whether two configs have the same values and types: 1, 1.0 and true differ."""
+    """Return whether two configs have the same values and types: 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Describes how two configs differ: the first three differences and the number of others; empty if equal."""
+    """Describe how two configs differ: the first three differences and the number of others; empty if equal."""
     old, new = _flat(one), _flat(other)
     pairs = {name: (old.get(name), new.get(name)) for name in (*old, *new)}
     differ = [f"{name} is {_cut(had)}, not {_cut(has)}" for name, (had, has) in pairs.items() if had != has]
@@ -39,13 +39,13 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values by full name. A table of a file that someone else wrote may be a plain value."""
+    """Return the values by full name. A table of a file that someone else wrote may be a plain value."""
     tables = {name: value if isinstance(value, Mapping) else {"": value} for name, value in config.items()}
     return {f"{table}.{name}".rstrip("."): value for table, values in tables.items() for name, value in values.items()}
 
 
 def _cut(value: Any) -> str:
-    return f"{text[:MOST_SHOWN]}..." if len(text := str(value)) > MOST_SHOWN else text
+    return f"{text[:MAX_SHOWN]}..." if len(text := str(value)) > MAX_SHOWN else text
 
 
 def _line(key: str, value: Any, place: str) -> str:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rru.kinds import KINDS
 from rru.nn import cell_names, layer_class
 from rru.settings.cells import PAPER_CELLS
 
@@ -19,7 +20,7 @@ Sent = tuple[str, bytes]
 
 
 def source(cell: str) -> bytes | None:
-    """Returns the source file of a user cell; None for the paper's cells, or if there is no file."""
+    """Return the source file of a user cell; None for the paper's cells, or if there is no file."""
     if cell in PAPER_CELLS:
         return None
     try:
@@ -29,14 +30,14 @@ def source(cell: str) -> bytes | None:
 
 
 def file() -> Sent | None:
-    """Returns the loaded file of cells, to send to other machines; None if there is none."""
+    """Return the loaded file of cells, to send to other machines; None if there is none."""
     path = Path(os.environ.get(VARIABLE, ""))
     return (path.name, path.read_bytes()) if path.is_file() else None
 
 
 @functools.cache
 def load_sent(name: str, content: bytes) -> tempfile.TemporaryDirectory[str]:
-    """Runs a file of cells that another machine sent (from its `file()`), once per process."""
+    """Run a file of cells that another machine sent (from its `file()`), once per process."""
     folder = tempfile.TemporaryDirectory(prefix="rru-cells-")
     path = Path(folder.name, name)
     path.write_bytes(content)
@@ -45,9 +46,9 @@ def load_sent(name: str, content: bytes) -> tempfile.TemporaryDirectory[str]:
 
 
 def load(path: Path | str | None = None) -> None:
-    """Runs a file that registers cells, once per process; child processes run it too.
+    """Run a file that registers cells or kinds of data, once per process; child processes run it too.
 
-    Raises ValueError if the file cannot be run or registers no cell.
+    Raise ValueError if the file cannot be run or registers neither.
 
     **Arguments:** `path`: the file. Default: the one the environment variable `RRU_CELLS` names, if set.
     """
@@ -61,7 +62,7 @@ def load(path: Path | str | None = None) -> None:
     spec = importlib.util.spec_from_file_location(module, file)
     if not file.is_file() or spec is None or spec.loader is None:
         raise ValueError(f"cells must come from a Python file, got {name}")
-    before = cell_names()
+    before = cell_names(), tuple(KINDS)
     sys.modules[module] = loaded = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(loaded)
@@ -70,6 +71,6 @@ def load(path: Path | str | None = None) -> None:
         if isinstance(error, Exception):
             raise ValueError(f"{name}: raised an error ({type(error).__name__}: {error})") from error
         raise
-    if cell_names() == before:
+    if (cell_names(), tuple(KINDS)) == before:
         raise ValueError(f"{name}: registers no cell; it needs a class decorated with @rru.register_cell(...)")
     os.environ[VARIABLE] = str(file)

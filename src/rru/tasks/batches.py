@@ -29,12 +29,12 @@ class Batch:
     tokens: int
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Returns the batch on another device."""
+        """Return the batch on another device."""
         lengths = None if self.lengths is None else self.lengths.to(device)
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device), lengths=lengths)
 
     def part(self, start: int, end: int) -> "Batch":
-        """Returns the sequences from `start` up to, but not including, `end`."""
+        """Return the sequences from `start` up to, but not including, `end`."""
         inputs = self.inputs[:, start:end].contiguous()
         targets = (self.targets[start:end] if self.targets.dim() == 1 else self.targets[:, start:end]).contiguous()
         lengths = None if self.lengths is None else self.lengths[start:end]
@@ -63,7 +63,7 @@ class Batches:
 
 
 def windows(steps: int, context: int, stride: int) -> list[tuple[int, int]]:
-    """Returns start and length of windows over `steps` inputs, `stride` apart. The last one may be shorter."""
+    """Return start and length of windows over `steps` inputs, `stride` apart. The last one may be shorter."""
     if steps < 1:
         return []
     starts = range(0, max(steps - context + stride, 1), stride)
@@ -71,7 +71,7 @@ def windows(steps: int, context: int, stride: int) -> list[tuple[int, int]]:
 
 
 def groups(count: int, size: int) -> list[slice]:
-    """Divides `count` items into groups of `size`. An incomplete last group is merged into the previous one."""
+    """Divide `count` items into groups of `size`. An incomplete last group is merged into the previous one."""
     if count < 1:
         return []
     starts = [size * number for number in range(max(count // size, 1))]
@@ -79,12 +79,12 @@ def groups(count: int, size: int) -> list[slice]:
 
 
 def shuffled(count: int, size: int, generator: torch.Generator) -> list[NDArray[np.int64]]:
-    """Returns the indices of `count` items in random order, in groups of `size`."""
+    """Return the indices of `count` items in random order, in groups of `size`."""
     order: NDArray[np.int64] = torch.randperm(count, generator=generator).numpy()
     return [order[group] for group in groups(count, size)]
 
 
 def by_length(lengths: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    """Returns the indices of items in groups of at most `size`, sorted by length to reduce padding."""
+    """Return the indices of items in groups of at most `size`, sorted by length to reduce padding."""
     order = np.argsort(-lengths, kind="stable")  # longest first, so that running out of memory shows at once
     return [order[start : start + size] for start in range(0, len(order), size)]

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,16 +10,32 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rru.data import SPLITS, Images, LabelledImages, LabelledSequences, LabelledTexts, Reviews, Sequences, permutation
-from rru.nn import checks
+from rru.data import (
+    SPLITS,
+    Facts,
+    Images,
+    LabelledImages,
+    LabelledSequences,
+    LabelledTexts,
+    Reviews,
+    Sequences,
+    permutation,
+)
+from rru.data.own.data_json import LabelFacts, SequenceFacts
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled
 from rru.tasks.metrics import ACCURACY
-from rru.tasks.models import device_of, image_model, review_model, sequence_model
-from rru.tasks.task import Task, limited
+from rru.tasks.models import Architecture, Classifier, LayerState, device_of, known_tokens
+from rru.tasks.settings import TaskSettings
+from rru.tasks.task import Task
 
 LABEL_SMOOTHING = 0.1
 PIXELS = 784
-MOST_SHOWN = 40  # classes in a confusion matrix
+DIGITS = tuple(map(str, range(10)))
+REVIEW_CLASSES = ("negative", "positive")
+MAX_SHOWN = 40  # classes in a confusion matrix
+
+
+Lengths = NDArray[np.int64]
 
 
 class ClassificationTask(Task):
@@ -30,7 +46,7 @@ class ClassificationTask(Task):
 
     **Arguments:**
 
-    - `name`, `context`, `batch_size`: see `Task`.
+    - `settings`, `own`: see `Task`.
     - `lengths`: the length of every sequence, by split.
     - `classes`: the names of the classes.
     """
@@ -38,19 +54,14 @@ class ClassificationTask(Task):
     metric = ACCURACY
 
     def __init__(
-        self,
-        name: str,
-        context: int,
-        batch_size: int,
-        lengths: Mapping[str, NDArray[np.int64]],
-        classes: Sequence[str],
+        self, settings: TaskSettings, lengths: Mapping[str, Lengths], classes: Sequence[str], *, own: bool
     ) -> None:
-        super().__init__(name, context, batch_size)
+        super().__init__(None, settings, own=own)
         self.classes = tuple(classes)
         self._lengths = lengths
         for split in SPLITS:
             if not len(lengths[split]):
-                raise ValueError(f"{name}: {split} must have at least one sequence, got none")
+                raise ValueError(f"{self.name}: {split} must have at least one sequence, got none")
 
     def steps_per_epoch(self) -> int:
         return len(groups(len(self._lengths["train"]), self.batch_size))
@@ -59,13 +70,13 @@ class ClassificationTask(Task):
         order = shuffled(len(self._lengths["train"]), self.batch_size, generator)
         return Batches(len(order), lambda number: self._batch("train", order[number]))
 
-    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
         logits, _ = model(batch.inputs, lengths=batch.lengths)  # (B, classes)
         return F.cross_entropy(logits, batch.targets, label_smoothing=LABEL_SMOOTHING), None
 
     @abstractmethod
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
-        """Returns the sequences of the given indices, padded to the longest."""
+        """Return the sequences of the given indices, padded to the longest."""
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         confusion, loss = self._confusion(model, split)
@@ -73,12 +84,12 @@ class ClassificationTask(Task):
         return {"accuracy": 100 * right / float(confusion.sum()), "macro_f1": 100 * f1, "loss": loss}
 
     def _details(self, model: nn.Module) -> dict[str, Any]:
-        if len(self.classes) > MOST_SHOWN:
+        if len(self.classes) > MAX_SHOWN:
             return {}
         return {"classes": list(self.classes), "confusion": self._confusion(model, "test")[0].tolist()}
 
     def _confusion(self, model: nn.Module, split: str) -> tuple[NDArray[np.int64], float]:
-        """Returns how often each class (rows) was taken for each (columns), and the mean loss."""
+        """Return how often each class (rows) was taken for each (columns), and the mean loss."""
         count, loss = len(self.classes), 0.0
         confusion = np.zeros((count, count), np.int64)
         lengths = self._lengths[split]
@@ -93,10 +104,16 @@ class ClassificationTask(Task):
 
 
 def macro_f1(confusion: NDArray[np.int64]) -> float:
-    """Returns the macro F1 of a confusion matrix (true classes, predicted classes), from 0 to 1."""
+    """Return the macro F1 of a confusion matrix (true classes, predicted classes), from 0 to 1."""
     right, total = np.diag(confusion), confusion.sum(axis=0) + confusion.sum(axis=1)
     there = total > 0
     return float((2 * right[there] / total[there]).mean())
+
+
+def spaced(settings: TaskSettings, split: str, count: int) -> NDArray[np.int64]:
+    """Return the indices of the items to use, evenly spaced, since items may be sorted by label."""
+    used = settings.limited(count, split)
+    return np.arange(used) * count // max(used, 1)
 
 
 class ReviewTask(ClassificationTask):
@@ -104,40 +121,30 @@ class ReviewTask(ClassificationTask):
 
     **Arguments:**
 
-    - `name`: the name of the task.
     - `reviews`: the reviews and their vocabulary.
-    - `context`: the maximum number of words of a review.
-    - `batch_size`: reviews per batch.
-    - `embedding_size`: default size of word embeddings; the options of the model override it.
-    - `limit`, `evaluation_limit`: the maximum number of reviews for training, and for validation and test each. They
-      are evenly spaced, since reviews may be sorted by label. Default: all.
+    - `settings`: `context` is the maximum number of words of a review; `limit` and `evaluation_limit` count reviews.
     """
 
-    def __init__(
-        self,
-        name: str,
-        reviews: Reviews,
-        *,
-        context: int = 512,
-        batch_size: int = 64,
-        embedding_size: int = 64,
-        limit: int | None = None,
-        evaluation_limit: int | None = None,
-    ) -> None:
-        self.vocabulary = reviews.vocabulary
-        self._embedding_size = embedding_size
-        self._reviews: dict[str, LabelledTexts] = {split: getattr(reviews, split) for split in SPLITS}
-        self._chosen: dict[str, NDArray[np.int64]] = {}
-        lengths: dict[str, NDArray[np.int64]] = {}
-        for split, some in self._reviews.items():
-            used = limited(len(some), split, limit, evaluation_limit)
-            self._chosen[split] = np.arange(used) * len(some) // max(used, 1)
-            lengths[split] = np.clip(np.diff(some.offsets)[self._chosen[split]], 1, context)
-        super().__init__(name, context, batch_size, lengths, reviews.classes)
+    defaults: ClassVar = {"": {"context": 512, "batch_size": 64}}
 
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        options = {"embedding_size": self._embedding_size, **cell_options}
-        return review_model(cell, options, budget, len(self.vocabulary), len(self.classes))
+    def __init__(self, reviews: Reviews, settings: TaskSettings, *, own: bool = False) -> None:
+        self.vocabulary = reviews.vocabulary
+        self._reviews: dict[str, LabelledTexts] = {split: getattr(reviews, split) for split in SPLITS}
+        self._chosen = {split: spaced(settings, split, len(some)) for split, some in self._reviews.items()}
+        lengths = {
+            split: np.clip(np.diff(some.offsets)[self._chosen[split]], 1, settings.context)
+            for split, some in self._reviews.items()
+        }
+        super().__init__(settings, lengths, reviews.classes, own=own)
+        self.architecture = self._architecture(len(self.vocabulary), len(self.classes))
+
+    @staticmethod
+    def _architecture(tokens: int | None, classes: int) -> Architecture:
+        return Architecture(Classifier, classes, tokens=known_tokens(tokens), embedding_size=64)
+
+    @classmethod
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
+        return cls._architecture(tokens, len(facts.classes) if isinstance(facts, LabelFacts) else len(REVIEW_CLASSES))
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         lengths = self._lengths[split][numbers]
@@ -151,41 +158,27 @@ class ReviewTask(ClassificationTask):
 
 
 class ImageTask(ClassificationTask):
-    """Classify images of digits, read pixel by pixel with values from 0 to 1.
+    """Classify images of digits, read pixel by pixel with values from 0 to 1; the order of pixels is `pixel_order`.
 
-    **Arguments:**
-
-    - `name`: the name of the task.
-    - `images`: the images.
-    - `permuted`: whether to read pixels in the order of `rru.data.permutation()` instead of row by row.
-    - `batch_size`: images per batch.
-    - `limit`, `evaluation_limit`: the maximum number of images for training, and for validation and test each.
-      Default: all.
+    **Arguments:** `images`: the images; `settings`: `limit` and `evaluation_limit` count images.
     """
 
-    def __init__(
-        self,
-        name: str,
-        images: Images,
-        *,
-        permuted: bool,
-        context: int = PIXELS,
-        batch_size: int = 64,
-        limit: int | None = None,
-        evaluation_limit: int | None = None,
-    ) -> None:
-        if context != PIXELS:
-            raise ValueError(f"context must be {PIXELS}, the pixels of an image; got {context}")
-        self.permuted = checks.flag("permuted", permuted)
-        self._order = permutation() if permuted else np.arange(PIXELS)
-        self._images: dict[str, LabelledImages] = {split: getattr(images, split) for split in SPLITS}
-        lengths: dict[str, NDArray[np.int64]] = {}
-        for split, some in self._images.items():
-            lengths[split] = np.full(limited(len(some), split, limit, evaluation_limit), PIXELS)
-        super().__init__(name, context, batch_size, lengths, [str(digit) for digit in range(10)])
+    defaults: ClassVar = {"": {"context": PIXELS, "batch_size": 64}}
 
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        return image_model(cell, cell_options, budget)
+    def __init__(self, images: Images, settings: TaskSettings, *, own: bool = False) -> None:
+        if settings.context != PIXELS:
+            raise ValueError(f"context must be {PIXELS}, the pixels of an image; got {settings.context}")
+        self._order = pixel_order(settings.name)
+        self._images: dict[str, LabelledImages] = {split: getattr(images, split) for split in SPLITS}
+        lengths = {split: np.full(settings.limited(len(some), split), PIXELS) for split, some in self._images.items()}
+        super().__init__(settings, lengths, DIGITS, own=own)
+        self.architecture = self.architecture_of(settings)
+
+    @classmethod
+    def architecture_of(
+        cls, settings: TaskSettings, facts: Facts | None = None, tokens: int | None = None
+    ) -> Architecture:
+        return Architecture(Classifier, len(DIGITS), input_size=1)
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         some = self._images[split]
@@ -195,41 +188,37 @@ class ImageTask(ClassificationTask):
         return Batch(inputs, targets, None, fresh=True, tokens=inputs.numel())
 
 
+def pixel_order(task: str) -> NDArray[np.int64]:
+    """Return the order in which a task reads the pixels of an image: row by row, or permuted for `pmnist`."""
+    return permutation() if task == "pmnist" else np.arange(PIXELS)
+
+
 class SequenceTask(ClassificationTask):
     """Classify sequences of numbers by their last `context` steps.
 
     **Arguments:**
 
-    - `name`: the name of the task.
     - `sequences`: the sequences, scaled.
-    - `context`: the maximum number of steps of a sequence.
-    - `batch_size`: sequences per batch.
-    - `limit`, `evaluation_limit`: the maximum number of sequences for training, and for validation and test each. They
-      are evenly spaced. Default: all.
+    - `settings`: `context` is the maximum number of steps of a sequence; `limit` and `evaluation_limit` count
+      sequences.
     """
 
-    def __init__(
-        self,
-        name: str,
-        sequences: Sequences,
-        *,
-        context: int,
-        batch_size: int,
-        limit: int | None = None,
-        evaluation_limit: int | None = None,
-    ) -> None:
+    def __init__(self, sequences: Sequences, settings: TaskSettings, *, own: bool = False) -> None:
         self._sequences: dict[str, LabelledSequences] = {split: getattr(sequences, split) for split in SPLITS}
-        self._chosen: dict[str, NDArray[np.int64]] = {}
-        lengths: dict[str, NDArray[np.int64]] = {}
-        for split, some in self._sequences.items():
-            used = limited(len(some), split, limit, evaluation_limit)
-            self._chosen[split] = np.arange(used) * len(some) // max(used, 1)
-            lengths[split] = np.minimum(np.diff(some.offsets)[self._chosen[split]], context)
-        super().__init__(name, context, batch_size, lengths, sequences.classes)
-
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
+        self._chosen = {split: spaced(settings, split, len(some)) for split, some in self._sequences.items()}
+        lengths = {
+            split: np.minimum(np.diff(some.offsets)[self._chosen[split]], settings.context)
+            for split, some in self._sequences.items()
+        }
+        super().__init__(settings, lengths, sequences.classes, own=own)
         columns = self._sequences["train"].values.shape[1]
-        return sequence_model(cell, cell_options, budget, columns, len(self.classes))
+        self.architecture = Architecture(Classifier, len(self.classes), input_size=columns)
+
+    @classmethod
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
+        if not isinstance(facts, SequenceFacts):
+            raise ValueError("a model of sequences needs the facts of its data: columns and classes")
+        return Architecture(Classifier, len(facts.classes), input_size=len(facts.columns))
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         some, lengths = self._sequences[split], self._lengths[split][numbers]

@@ -12,7 +12,7 @@ ROWS = 256  # per block, so that the logits stay in the CPU cache
 
 
 def head_cross_entropy(head: nn.Linear, features: Tensor, targets: Tensor) -> Tensor:
-    """Returns the mean cross-entropy of `head(features)`.
+    """Return the mean cross-entropy of `head(features)`.
 
     With many classes, loss and gradients are computed together in blocks of rows. This takes half the time, and a
     gigabyte less memory for the word batches of the paper. These gradients cannot be differentiated again.
@@ -29,7 +29,7 @@ def head_cross_entropy(head: nn.Linear, features: Tensor, targets: Tensor) -> Te
 
 
 class _InRows(torch.autograd.Function):
-    """Computes loss and gradients in one pass, since both need the softmax."""
+    """Compute loss and gradients in one pass, since both need the softmax."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ PIECE = 2048  # steps that are computed at once, so that they take some 40 MB
 
 
 def head_of(output: str, units: int = UNITS, order: str = LOW_HIGH) -> Callable[[int, int], nn.Linear]:
-    """Returns what builds the head of a music model from its input size and the number of keys.
+    """Return what builds the head of a music model from its input size and the number of keys.
 
     **Arguments:**
 
@@ -41,7 +41,7 @@ def head_of(output: str, units: int = UNITS, order: str = LOW_HIGH) -> Callable[
 
 
 def key_order(name: str, keys: int) -> Tensor:
-    """Returns the keys in an order: `low-high`, `high-low`, or `outside-in` (lowest, highest, second lowest, ...)."""
+    """Return the keys in an order: `low-high`, `high-low`, or `outside-in` (lowest, highest, second lowest, ...)."""
     low_high = torch.arange(keys)
     if name == "low-high":
         return low_high
@@ -72,13 +72,13 @@ class JointHead(nn.Linear):
     def __init__(self, features: int, keys: int, conditions: int, order: str) -> None:
         super().__init__(features, conditions)
         self.keys = keys
-        found = key_order(order, keys)
-        self.register_buffer("order", found, persistent=False)  # the key at each position
-        self.register_buffer("position", found.argsort(), persistent=False)  # the position of each key
+        at_position = key_order(order, keys)
+        self.register_buffer("order", at_position, persistent=False)  # the key at each position
+        self.register_buffer("position", at_position.argsort(), persistent=False)  # the position of each key
 
     @abstractmethod
     def effect(self, inner: Tensor, chords: Tensor) -> Tensor:
-        """Returns what the keys of a chord add to the logits of the keys after them.
+        """Return what the keys of a chord add to the logits of the keys after them.
 
         **Arguments:** `inner` (N, c - keys): the conditions that are not logits; `chords` (N, keys): zeros and ones.
 
@@ -86,7 +86,7 @@ class JointHead(nn.Linear):
         """
 
     def following(self, conditions: Tensor, chords: Tensor) -> Tensor:
-        """Returns the logits of the keys that follow the last key of a chord, if the chord is all that is on so far.
+        """Return the logits of the keys that follow the last key of a chord, if the chord is all that is on so far.
 
         **Arguments:** `conditions` (N, c), `chords` (N, keys): zeros and ones.
 
@@ -95,7 +95,7 @@ class JointHead(nn.Linear):
         return conditions[:, : self.keys] + self.effect(conditions[:, self.keys :], chords)
 
     def logits(self, conditions: Tensor, chords: Tensor) -> Tensor:
-        """Returns the logit of every key, given the keys of the chord before it.
+        """Return the logit of every key, given the keys of the chord before it.
 
         **Arguments:** see `following`.
 
@@ -113,21 +113,21 @@ class JointHead(nn.Linear):
         return conditions[:, : self.keys] + effect.gather(0, first[:, None] + before)
 
     def nats(self, conditions: Tensor, chords: Tensor) -> Tensor:
-        """Returns the negative log-likelihood of chords, (N,). Computes `PIECE` of them at once to save memory.
+        """Return the negative log-likelihood of chords, (N,). Compute `PIECE` of them at once to save memory.
 
         **Arguments:** see `following`.
         """
         chords = chords.to(conditions.dtype)
         if len(chords) <= PIECE:
             return self._nats(conditions, chords)
-        found = []
+        pieces = []
         for start in range(0, len(chords), PIECE):
             piece = conditions[start : start + PIECE], chords[start : start + PIECE]
             if torch.is_grad_enabled():  # computed again in the backward pass
-                found.append(checkpoint(self._nats, *piece, use_reentrant=False, preserve_rng_state=False))
+                pieces.append(checkpoint(self._nats, *piece, use_reentrant=False, preserve_rng_state=False))
             else:
-                found.append(self._nats(*piece))
-        return torch.cat(found)
+                pieces.append(self._nats(*piece))
+        return torch.cat(pieces)
 
     def _nats(self, conditions: Tensor, chords: Tensor) -> Tensor:
         logits = self.logits(conditions, chords)
@@ -135,13 +135,13 @@ class JointHead(nn.Linear):
 
     @abstractmethod
     def sampling(self) -> dict[str, Tensor]:
-        """Returns the tensors that sampling needs beside the conditions: `order`, and the parameters of the head."""
+        """Return the tensors that sampling needs beside the conditions: `order`, and the parameters of the head."""
 
     @torch.no_grad()
     def sample(self, conditions: Tensor, generator: torch.Generator, temperature: float = 1.0) -> Tensor:
-        """Draws a chord for each row of conditions, exactly as probable as `nats` says.
+        """Draw a chord for each row of conditions, exactly as probable as `nats` says.
 
-        Draws the next key that is on, or that there is none, until there is none.
+        Draw the next key that is on, or that there is none, until there is none.
 
         **Arguments:**
 
@@ -170,7 +170,7 @@ class JointHead(nn.Linear):
 
 
 class ChainHead(JointHead):
-    """Adds a matrix from the keys before a key to its logit.
+    """Add a matrix from the keys before a key to its logit.
 
     **Arguments:** `features`: input size; `keys`: the number of keys; `order`: see `key_order`.
     """
@@ -193,7 +193,7 @@ class ChainHead(JointHead):
 
 
 class NadeHead(JointHead):
-    """Adds a hidden layer that sees the keys before a key and the state (a NADE, Larochelle and Murray 2011).
+    """Add a hidden layer that sees the keys before a key and the state (a NADE, Larochelle and Murray 2011).
 
     The conditions are the logits (keys) and the input of the hidden layer (units), both without any key.
 

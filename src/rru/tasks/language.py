@@ -1,7 +1,7 @@
 """Language modelling: predict the next word, character or byte."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rru.data import SPLITS, Text
+from rru.data import SPLITS, Facts, Text
 from rru.tasks.batches import Batch, Batches, groups, shuffled, windows
 from rru.tasks.metrics import BPC, PERPLEXITY
-from rru.tasks.models import device_of, language_model
-from rru.tasks.task import Task, limited
+from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of, known_tokens
+from rru.tasks.settings import LanguageSettings, TaskSettings, WordSettings
+from rru.tasks.task import Task
 
 FRESH_SHARE = 0.1  # fraction of batches in a stateful epoch that start from zeros
 LINE_END = "<eos>"
@@ -32,53 +33,46 @@ class LanguageTask(Task):
     did not contain. So every token is scored once, and after the first window with at least half a window of context.
     As in training, a window starts from zeros if stateful, else from the initial state of the cell.
 
-    Metrics: `perplexity` for words, the exponential of the mean nats per token; `bpc` for characters and bytes, the
-    mean bits per token. If the text has line ends as tokens, `perplexity` counts them. It is then also reported as
-    `perplexity_with_line_ends`, and `perplexity_of_words` leaves out the predictions of line ends.
+    Metrics: `bpc` for characters and bytes, the mean bits per token; `perplexity` for words (`WordTask`), the
+    exponential of the mean nats per token. If the text has line ends as tokens, `perplexity` counts them. It is then
+    also reported as `perplexity_with_line_ends`, and `perplexity_of_words` leaves out the predictions of line ends.
 
     **Arguments:**
 
-    - `name`: the name of the task.
     - `text`: the tokens and their vocabulary.
-    - `context`: tokens per window.
-    - `batch_size`: windows or streams per batch.
-    - `stateful`: whether training carries the state from batch to batch.
-    - `embedding_size`: default size of token embeddings; the options of the model override it.
-    - `limit`, `evaluation_limit`: the maximum number of tokens for training, and for validation and test each.
-      Default: all.
+    - `settings`: `context` is the tokens per window, `batch_size` the windows or streams per batch; `limit` and
+      `evaluation_limit` count tokens.
     """
 
-    def __init__(
-        self,
-        name: str,
-        text: Text,
-        *,
-        context: int,
-        batch_size: int,
-        stateful: bool,
-        embedding_size: int,
-        limit: int | None = None,
-        evaluation_limit: int | None = None,
-    ) -> None:
-        super().__init__(name, context, batch_size)
-        self.vocabulary = text.vocabulary
-        self.stateful = stateful
-        self.metric = PERPLEXITY if text.vocabulary.kind.startswith("words") else BPC
-        self._embedding_size = embedding_size
-        self._texts: dict[str, NDArray[Any]] = {}
+    metric = BPC
+    settings_class: ClassVar[type[TaskSettings]] = LanguageSettings
+    defaults: ClassVar = {
+        "ptb-chars": {"context": 512, "batch_size": 64, "stateful": True},
+        "enwik8": {"context": 256, "batch_size": 64, "stateful": True},
+        "text8": {"context": 256, "batch_size": 64, "stateful": True},
+    }
+    embedding_sizes: ClassVar = {"ptb-words": 64, "ptb-chars": 16}  # by name; 32 for others
+
+    def __init__(self, text: Text, settings: LanguageSettings, *, own: bool = False) -> None:
+        super().__init__(text, settings, own=own)
+        self.vocabulary, self.stateful = text.vocabulary, settings.stateful
+        self.architecture = self.architecture_of(settings, None, len(text.vocabulary))
+        self._texts: dict[str, NDArray[np.integer]] = {}
         for split in SPLITS:
-            tokens: NDArray[Any] = getattr(text, split)
-            tokens = tokens[: limited(len(tokens), split, limit, evaluation_limit)]
-            least = 2 if split != "train" else 1 + context * (batch_size if stateful else 1)
+            tokens: NDArray[np.integer] = getattr(text, split)
+            tokens = tokens[: settings.limited(len(tokens), split)]
+            least = 2 if split != "train" else 1 + self.context * (self.batch_size if self.stateful else 1)
             if len(tokens) < least:
-                raise ValueError(f"{name}: {split} must have at least {least} tokens, got {len(tokens)}")
+                raise ValueError(f"{self.name}: {split} must have at least {least} tokens, got {len(tokens)}")
             self._texts[split] = tokens
         self._predictions = len(self._texts["train"]) - 1
-        self._stride = max(context // 2, 1)
+        self._stride = max(self.context // 2, 1)
 
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        options = {"embedding_size": self._embedding_size, **cell_options}
-        return language_model(cell, options, budget, len(self.vocabulary), zero_state=self.stateful)
+    @classmethod
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
+        assert isinstance(settings, LanguageSettings)
+        size, tokens = cls.embedding_sizes.get(settings.name, 32), known_tokens(tokens)
+        return Architecture(SequenceModel, tokens, tokens=tokens, embedding_size=size, zero_state=settings.stateful)
 
     def steps_per_epoch(self) -> int:
         if self.stateful:
@@ -93,12 +87,12 @@ class LanguageTask(Task):
         order = shuffled(self._training_windows(), self.batch_size, generator)
         return Batches(len(order), lambda number: self._batch("train", order[number] * self._stride, self.context))
 
-    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
         loss, last = model(batch.inputs, state, targets=batch.targets)
         return loss, last if self.stateful else None
 
     def _training_windows(self) -> int:
-        """Returns the number of full windows in the training text."""
+        """Return the number of full windows in the training text."""
         return (self._predictions - self.context) // self._stride + 1
 
     def _stream_batch(self, number: int, fresh: bool) -> Batch:
@@ -106,7 +100,7 @@ class LanguageTask(Task):
         return self._batch("train", np.arange(self.batch_size) * stream + number * self.context, self.context, fresh)
 
     def _batch(self, split: str, starts: NDArray[np.int64], steps: int, fresh: bool = True) -> Batch:
-        """Returns the windows of `steps` tokens at the given starts."""
+        """Return the windows of `steps` tokens at the given starts."""
         places = np.arange(steps + 1)[:, None] + starts  # (T + 1, B)
         tokens = torch.from_numpy(self._texts[split][places].astype(np.int64))
         return Batch(tokens[:-1], tokens[1:], None, fresh, steps * len(starts))
@@ -133,7 +127,7 @@ class LanguageTask(Task):
         return scores
 
     def _evaluation_batches(self, split: str) -> Iterator[tuple[Batch, int]]:
-        """Yields batches of windows of equal length, with the number of leading steps that are not scored."""
+        """Yield batches of windows of equal length, with the number of leading steps that are not scored."""
         (_, first), *others = windows(len(self._texts[split]) - 1, self.context, self._stride)
         yield self._batch(split, np.zeros(1, np.int64), first), 0
         skip = self.context - self._stride
@@ -145,6 +139,14 @@ class LanguageTask(Task):
             yield self._batch(split, np.array([start]), length), skip
 
 
+class WordTask(LanguageTask):
+    """Predict each word of a text from the words before it; the metric is `perplexity`."""
+
+    metric = PERPLEXITY
+    settings_class = WordSettings
+    defaults: ClassVar = {"ptb-words": {"context": 64, "batch_size": 128, "stateful": False}}
+
+
 def _exponential(nats: float) -> float:
-    """Returns exp(nats), or infinity where `math.exp` would raise OverflowError."""
+    """Return exp(nats), or infinity where `math.exp` would raise OverflowError."""
     return float(torch.tensor(nats, dtype=torch.float64).exp())

@@ -25,11 +25,11 @@ class Metric:
         return "higher" if self.higher_is_better else "lower"
 
     def better(self, one: float, other: float) -> bool:
-        """Returns whether one value is better than another."""
+        """Return whether one value is better than another."""
         return one > other if self.higher_is_better else one < other
 
     def best(self, values: Iterable[float]) -> float | None:
-        """Returns the best of some values; None if there are none."""
+        """Return the best of some values; None if there are none."""
         return (max if self.higher_is_better else min)(values, default=None)
 
 
@@ -38,20 +38,3 @@ PERPLEXITY = Metric("perplexity", "perplexity")
 BPC = Metric("bpc", "BPC")
 MASE = Metric("mase", "MASE")
 ACCURACY = Metric("accuracy", "accuracy, %", higher_is_better=True)
-
-_BY_KIND = {
-    "music": NLL,
-    "words": PERPLEXITY,
-    "characters": BPC,
-    "bytes": BPC,
-    "reviews": ACCURACY,
-    "images": ACCURACY,
-    "texts": ACCURACY,
-    "sequences": ACCURACY,
-    "series": MASE,
-}
-
-
-def metric_of(kind: str) -> Metric:
-    """Returns the metric of the tasks on a kind of data."""
-    return _BY_KIND[kind]

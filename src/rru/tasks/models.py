@@ -2,53 +2,96 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rru.data import KEYS
 from rru.nn import Layer, hidden_size_for, layer_class
 from rru.tasks.cross_entropy import head_cross_entropy
 
 Head = Callable[[int, int], nn.Linear]
+Options = Mapping[str, Any]
+"""Keyword arguments of a layer: `num_layers`, `dropout` and the options of its cell."""
+LayerState = Tensor | tuple[Tensor, ...] | None
+"""The state of layers, (layers, B, n) for each part; None is their initial state."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The model of a task, except for its recurrent layers.
+
+    **Arguments:**
+
+    - `model_class`: `SequenceModel` or `Classifier`.
+    - `outputs`: output size of the head.
+    - `input_size`: features per input step; None if inputs are tokens.
+    - `tokens`: the size of the vocabulary, if inputs are tokens.
+    - `embedding_size`: default size of token embeddings; the options of a model override it.
+    - `zero_state`: whether sequences start from zeros instead of the initial state of the cell.
+    - `head`: builds the head from its input size and `outputs`; for music also those of `rru.tasks.joint`.
+    - `zero_head`: whether the weights of the head start as zeros.
+    """
+
+    model_class: type["Recurrent"]
+    outputs: int
+    input_size: int | None = None
+    tokens: int | None = None
+    embedding_size: int = 32
+    zero_state: bool = False
+    head: Head = nn.Linear
+    zero_head: bool = False
+
+    def build(self, cell: str, options: Options, budget: int) -> "Recurrent":
+        """Build the model with the largest hidden size that has at most `budget` parameters in total.
+
+        **Arguments:**
+
+        - `cell`: the name of a registered cell.
+        - `options`: those of the layer; if inputs are tokens, also `embedding_size`.
+        - `budget`: the maximum number of parameters.
+        """
+        layer, chosen, size = layer_class(cell), dict(options), self.input_size
+        if size is None:
+            size = chosen.pop("embedding_size", self.embedding_size)
+        _check_options(cell, layer, chosen)
+
+        def build(hidden_size: int) -> Recurrent:
+            return self.model_class(layer(size, hidden_size, **chosen), self)
+
+        return build(hidden_size_for(budget, build))
 
 
 class Recurrent(nn.Module):
     """Base class of the models.
 
-    **Arguments:**
-
-    - `layers`: the recurrent layers, with time as the first dimension.
-    - `features`: input size of the head.
-    - `outputs`: output size of the head.
-    - `vocabulary_size`: the number of tokens, or None if inputs are features.
-    - `zero_state`: whether sequences start from zeros instead of the initial state of the cell.
-    - `head`: builds the head from `features` and `outputs`; for music also those of `rru.tasks.joint`.
+    **Arguments:** `layers`: the recurrent layers, with time as the first dimension; `architecture`: all else.
     """
 
-    def __init__(
-        self,
-        layers: Layer,
-        features: int,
-        outputs: int,
-        *,
-        vocabulary_size: int | None = None,
-        zero_state: bool = False,
-        head: Head = nn.Linear,
-    ) -> None:
+    def __init__(self, layers: Layer, architecture: Architecture) -> None:
         super().__init__()
-        self.embedding = None if vocabulary_size is None else nn.Embedding(vocabulary_size, layers.input_size)
+        tokens = architecture.tokens
+        self.embedding = None if tokens is None else nn.Embedding(tokens, layers.input_size)
         self.layers = layers
-        self.head = head(features, outputs)
-        self.zero_state = zero_state
+        self.head = architecture.head(self.features(layers), architecture.outputs)
+        self.zero_state = architecture.zero_state
         if self.embedding is not None:
             nn.init.uniform_(self.embedding.weight, -1, 1)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        if architecture.zero_head:
+            nn.init.zeros_(self.head.weight)
 
-    def run(self, inputs: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
-        """Runs the layers on tokens (T, B) or features (T, B, m). Returns outputs (T, B, p) and final state."""
+    @staticmethod
+    def features(layers: Layer) -> int:
+        """Return the input size of the head."""
+        return layers.output_size
+
+    def run(
+        self, inputs: Tensor, state: LayerState, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
+        """Run the layers on tokens (T, B) or features (T, B, m). Return outputs (T, B, p) and final state."""
         x = inputs.to(self.head.weight.dtype) if self.embedding is None else self.embedding(inputs)  # (T, B, m)
         if state is None and self.zero_state:
             state = self.initial_state(x.shape[1])
@@ -56,7 +99,7 @@ class Recurrent(nn.Module):
         return output, last
 
     def initial_state(self, batch: int) -> Tensor | tuple[Tensor, ...]:
-        """Returns the default initial state, (layers, B, n) each."""
+        """Return the default initial state, (layers, B, n) each."""
         state = self.layers.initial_state(batch)
         if not self.zero_state:
             return state
@@ -64,17 +107,17 @@ class Recurrent(nn.Module):
 
 
 class SequenceModel(Recurrent):
-    """Returns logits for every step, from the outputs of the layers. For music and language."""
+    """Return logits for every step, from the outputs of the layers. For music and language."""
 
     def forward(
         self,
         inputs: Tensor,
-        state: Any = None,
+        state: LayerState = None,
         *,
         lengths: Tensor | None = None,
         skip: int = 0,
         targets: Tensor | None = None,
-    ) -> tuple[Tensor, Any]:
+    ) -> tuple[Tensor, LayerState]:
         """Run the model over sequences.
 
         **Arguments:**
@@ -96,9 +139,15 @@ class SequenceModel(Recurrent):
 
 
 class Classifier(Recurrent):
-    """Returns logits for every sequence, from the state h of the last layer at the end of the sequence."""
+    """Return logits for every sequence, from the state h of the last layer at the end of the sequence."""
 
-    def forward(self, inputs: Tensor, state: Any = None, *, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+    @staticmethod
+    def features(layers: Layer) -> int:
+        return layers.hidden_size
+
+    def forward(
+        self, inputs: Tensor, state: LayerState = None, *, lengths: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
         """Run the model over sequences.
 
         **Arguments:** see `SequenceModel`.
@@ -110,71 +159,7 @@ class Classifier(Recurrent):
         return self.head(h[-1]), last
 
 
-def music_model(cell: str, options: Mapping[str, Any], budget: int, head: Head = nn.Linear) -> Recurrent:
-    """Builds a model that predicts the 88 keys of the next step. See `sized_model`."""
-    return sized_model(SequenceModel, cell, options, budget, input_size=KEYS, outputs=KEYS, head=head)
-
-
-def language_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, *, zero_state: bool) -> Recurrent:
-    """Builds a model that predicts the next of `tokens` tokens. `options` must have `embedding_size`."""
-    options = dict(options)
-    size = options.pop("embedding_size")
-    sizes = {"input_size": size, "outputs": tokens, "vocabulary_size": tokens}
-    return sized_model(SequenceModel, cell, options, budget, **sizes, zero_state=zero_state)
-
-
-def review_model(cell: str, options: Mapping[str, Any], budget: int, tokens: int, classes: int = 2) -> Recurrent:
-    """Builds a classifier of texts with `tokens` different tokens. `options` must have `embedding_size`."""
-    options = dict(options)
-    size = options.pop("embedding_size")
-    return sized_model(Classifier, cell, options, budget, input_size=size, outputs=classes, vocabulary_size=tokens)
-
-
-def image_model(cell: str, options: Mapping[str, Any], budget: int) -> Recurrent:
-    """Builds a classifier of the ten digits, for images read pixel by pixel."""
-    return sized_model(Classifier, cell, options, budget, input_size=1, outputs=10)
-
-
-def sequence_model(cell: str, options: Mapping[str, Any], budget: int, columns: int, classes: int) -> Recurrent:
-    """Builds a classifier of sequences with `columns` numbers at each step."""
-    return sized_model(Classifier, cell, options, budget, input_size=columns, outputs=classes)
-
-
-def sized_model(
-    kind: type[Recurrent],
-    cell: str,
-    options: Mapping[str, Any],
-    budget: int,
-    *,
-    input_size: int,
-    outputs: int,
-    vocabulary_size: int | None = None,
-    zero_state: bool = False,
-    head: Head = nn.Linear,
-) -> Recurrent:
-    """Build the model with the largest hidden size that has at most `budget` parameters in total.
-
-    **Arguments:**
-
-    - `kind`: `SequenceModel` or `Classifier`.
-    - `cell`: the name of a registered cell.
-    - `options`: keyword arguments of the layer: `num_layers`, `dropout` and the options of the cell.
-    - `budget`: the maximum number of parameters.
-    - `input_size`: features per input step, or the size of token embeddings.
-    - `outputs`, `vocabulary_size`, `zero_state`, `head`: see `Recurrent`.
-    """
-    layer = layer_class(cell)
-    _check_options(cell, layer, options)
-
-    def build(hidden_size: int) -> Recurrent:
-        layers: Layer = layer(input_size, hidden_size, **options)
-        features = hidden_size if kind is Classifier else layers.output_size
-        return kind(layers, features, outputs, vocabulary_size=vocabulary_size, zero_state=zero_state, head=head)
-
-    return build(hidden_size_for(budget, build))
-
-
-def _check_options(cell: str, layer: Callable[..., Layer], options: Mapping[str, Any]) -> None:
+def _check_options(cell: str, layer: Callable[..., Layer], options: Options) -> None:
     fixed = {"input_size", "hidden_size", "batch_first", "bidirectional", "device", "dtype", "options"}
     known = [*inspect.signature(Layer).parameters]
     known += inspect.signature(layer).parameters
@@ -186,5 +171,12 @@ def _check_options(cell: str, layer: Callable[..., Layer], options: Mapping[str,
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Returns the device of a model."""
+    """Return the device of a model."""
     return next(model.parameters()).device
+
+
+def known_tokens(tokens: int | None) -> int:
+    """Return the size of a vocabulary; raise ValueError if it is not known."""
+    if tokens is None:
+        raise ValueError("tokens must be the size of the vocabulary, got None")
+    return tokens

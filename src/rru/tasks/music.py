@@ -1,7 +1,6 @@
 """Polyphonic music: predict which of the 88 keys sound on the next step."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,12 +8,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rru.data import KEYS, SPLITS, Music, without_empty_steps
+from rru.data import KEYS, SPLITS, Facts, Music, without_empty_steps
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled, windows
-from rru.tasks.joint import INDEPENDENT, LOW_HIGH, UNITS, JointHead, head_of
+from rru.tasks.joint import JointHead, head_of
 from rru.tasks.metrics import NLL
-from rru.tasks.models import device_of, music_model
-from rru.tasks.task import Task, limited
+from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of
+from rru.tasks.settings import MusicSettings, TaskSettings
+from rru.tasks.task import Task
 
 EVALUATION_BATCH = 64
 
@@ -35,7 +35,7 @@ class _Windows:
         return len(self._places)
 
     def batch(self, numbers: NDArray[np.int64], semitones: NDArray[np.int64] | None = None) -> Batch:
-        """Returns the windows of the given indices, padded to the longest.
+        """Return the windows of the given indices, padded to the longest.
 
         **Arguments:** `semitones`: by how much to transpose each window; less if a note would leave the keys.
         """
@@ -52,58 +52,46 @@ class _Windows:
 
 
 class MusicTask(Task):
-    """Predict each step of a piece from the steps before it. Empty steps are left out, unless `rests` keeps them.
+    """Predict each step of a piece from the steps before it. Empty steps are left out, except of own music.
 
     Metrics, in nats per step of 88 keys: `nll` is averaged over each window and then over windows, as in the paper;
     `nll_per_frame` is averaged over all steps, as in most of the literature.
 
     **Arguments:**
 
-    - `name`: the name of the task.
     - `music`: the pieces.
-    - `context`: steps per window. Training windows overlap by half.
-    - `batch_size`: windows per batch.
-    - `limit`, `evaluation_limit`: the maximum number of pieces for training, and for validation and test each.
-      Default: all.
-    - `output`: how the keys of a step depend on each other; `independent` is the paper's. See `head_of`.
-    - `output_units`, `key_order`: hidden units and order of keys of a joint output, see `head_of`.
-    - `transposition`: the maximum number of semitones to transpose a training window by, drawn anew each epoch.
-    - `rests`: whether steps on which no key sounds stay.
+    - `settings`: `context` is the steps per window, training windows overlap by half; `limit` and `evaluation_limit`
+      count pieces; `transposition` is the maximum number of semitones to transpose a training window by, drawn anew
+      each epoch.
+    - `own`: whether it is a user's own music, in which steps on which no key sounds stay.
     """
 
     metric = NLL
+    settings_class = MusicSettings
+    defaults: ClassVar = {"": {"context": 200, "batch_size": 16}}
 
-    def __init__(
-        self,
-        name: str,
-        music: Music,
-        *,
-        context: int = 200,
-        batch_size: int = 16,
-        limit: int | None = None,
-        evaluation_limit: int | None = None,
-        output: str = INDEPENDENT,
-        output_units: int = UNITS,
-        key_order: str = LOW_HIGH,
-        transposition: int = 0,
-        rests: bool = False,
-    ) -> None:
-        super().__init__(name, context, batch_size)
-        self._transposition = transposition
-        self._head = head_of(output, output_units, key_order)
+    def __init__(self, music: Music, settings: MusicSettings, *, own: bool = False) -> None:
+        super().__init__(music, settings, own=own)
+        self.architecture = self.architecture_of(settings)
+        self._transposition, context = settings.transposition, settings.context
         self._evaluation: dict[str, _Windows] = {}
         for split in SPLITS:
             pieces: list[NDArray[np.uint8]] = getattr(music, split)
-            used = limited(len(pieces), split, limit, evaluation_limit)
-            pieces = pieces[:used] if rests else [without_empty_steps(piece) for piece in pieces[:used]]
+            pieces = pieces[: settings.limited(len(pieces), split)]
+            pieces = pieces if own else [without_empty_steps(piece) for piece in pieces]
             self._evaluation[split] = _Windows(pieces, context, context)
             if split == "train":
                 self._training = _Windows(pieces, context, max(context // 2, 1))
             if not len(self._evaluation[split]):
-                raise ValueError(f"{name}: {split} must have a piece with at least two non-empty steps, got none")
+                raise ValueError(f"{self.name}: {split} must have a piece with at least two non-empty steps, got none")
 
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        return music_model(cell, cell_options, budget, self._head)
+    @classmethod
+    def architecture_of(
+        cls, settings: TaskSettings, facts: Facts | None = None, tokens: int | None = None
+    ) -> Architecture:
+        assert isinstance(settings, MusicSettings)
+        head = head_of(settings.output, settings.output_units, settings.key_order)
+        return Architecture(SequenceModel, KEYS, KEYS, head=head)
 
     def steps_per_epoch(self) -> int:
         return len(groups(len(self._training), self.batch_size))
@@ -116,7 +104,7 @@ class MusicTask(Task):
         semitones = torch.randint(-most, most + 1, (count,), generator=generator).numpy()
         return Batches(len(order), lambda number: self._training.batch(order[number], semitones[order[number]]))
 
-    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
         assert batch.lengths is not None
         return (window_nats(model, batch) / batch.lengths).mean(), None
 
@@ -134,7 +122,7 @@ class MusicTask(Task):
 
 
 def transposed(roll: NDArray[np.uint8], semitones: int) -> NDArray[np.uint8]:
-    """Returns a piano roll (T, 88) transposed, as far as its notes stay on the keys."""
+    """Return a piano roll (T, 88) transposed, as far as its notes stay on the keys."""
     used = np.flatnonzero(roll.any(axis=0))
     if not len(used):
         return roll
@@ -142,7 +130,7 @@ def transposed(roll: NDArray[np.uint8], semitones: int) -> NDArray[np.uint8]:
 
 
 def window_nats(model: nn.Module, batch: Batch) -> Tensor:
-    """Returns the nats (B,) of each window, summed over keys and steps."""
+    """Return the nats (B,) of each window, summed over keys and steps."""
     assert batch.lengths is not None
     logits: Tensor = model(batch.inputs, lengths=batch.lengths)[0]  # (T, B, 88); with a joint head conditions (T, B, c)
     targets, steps = batch.targets.to(logits.dtype), torch.arange(len(logits), device=logits.device)

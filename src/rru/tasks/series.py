@@ -10,14 +10,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rru.data import SPLITS, Series
-from rru.data.own.columns import Layout
-from rru.data.own.scaling import LAST, SEASONAL, Scaling
+from rru.data import SPLITS, Facts, Series
+from rru.data.own.data_json import SeriesFacts
+from rru.data.own.scaling import LAST, SEASONAL
 from rru.tasks.batches import Batch, Batches, groups, shuffled
 from rru.tasks.metrics import MASE
-from rru.tasks.models import Recurrent, SequenceModel, device_of, sized_model
-from rru.tasks.task import Task, limited
-from rru.tasks.windows import OWN_FEATURES, Windows
+from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of
+from rru.tasks.settings import TaskSettings
+from rru.tasks.task import Task
+from rru.tasks.windows import SERIES_FEATURES, SeriesPart, Windows
 
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 """The limits of the 95 % and 80 % intervals, and the median."""
@@ -25,13 +26,13 @@ MEDIAN = 2
 INTERVALS = {80: (1, 3), 95: (0, 4)}
 """The intervals by their percentage: the places of their limits in QUANTILES."""
 BASELINES = (LAST, SEASONAL)
-MOST_FANS, FAN_HISTORY, MOST_HISTORY = 6, 4, 400  # series, horizons and steps that the report shows
+MAX_FANS, FAN_HISTORY, MAX_HISTORY = 6, 4, 400  # series, horizons and steps that the report shows
 EVALUATED = 2000  # windows of a split, evenly spaced
 EVALUATION_BATCH = 256
 
 
 class QuantileHead(nn.Linear):
-    """Returns quantiles in increasing order.
+    """Return quantiles in increasing order.
 
     Outside training the intervals are `widening` times as wide as learned, see `SeriesTask.calibrate`.
     """
@@ -43,7 +44,7 @@ class QuantileHead(nn.Linear):
         self.register_buffer("widening", torch.ones(len(INTERVALS)))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Returns quantiles (..., Q) of features (..., p)."""
+        """Return quantiles (..., Q) of features (..., p)."""
         raw = super().forward(features)
         median = raw[..., MEDIAN : MEDIAN + 1]
         below = self._distances(raw[..., :MEDIAN].flip(-1)).flip(-1)
@@ -51,25 +52,12 @@ class QuantileHead(nn.Linear):
         return torch.cat([median - below, median, median + above], dim=-1)
 
     def _distances(self, raw: Tensor) -> Tensor:
-        """Returns how far the limits of the intervals (..., 2) are from the median on one side."""
+        """Return how far the limits of the intervals (..., 2) are from the median on one side."""
         learned = F.softplus(raw).cumsum(-1)
         if self.training:
             return learned
         wide = learned * self.widening
         return torch.cat([wide[..., :1], wide.amax(-1, keepdim=True)], dim=-1)
-
-
-def series_model(cell: str, options: Mapping[str, Any], budget: int, inputs: int) -> Recurrent:
-    """Builds a model that reads windows and returns quantiles for every step. See `sized_model`.
-
-    Its last weights are zero, so that before training it forecasts what its simple forecast does.
-
-    **Arguments:** `inputs`: the number of inputs besides the series itself.
-    """
-    size, outputs = OWN_FEATURES + inputs, len(QUANTILES)
-    model = sized_model(SequenceModel, cell, options, budget, input_size=size, outputs=outputs, head=QuantileHead)
-    nn.init.zeros_(model.head.weight)
-    return model
 
 
 class SeriesTask(Task):
@@ -85,50 +73,34 @@ class SeriesTask(Task):
 
     **Arguments:**
 
-    - `name`: the name of the task.
     - `series`: the series.
-    - `context`: known steps in a window.
-    - `batch_size`: windows per batch.
-    - `limit`, `evaluation_limit`: the maximum number of windows in an epoch, and for validation and test each; they are
-      evenly spaced. Default: all, and 2,000.
+    - `settings`: `context` is the known steps in a window; `limit` and `evaluation_limit` count windows in an epoch,
+      and for validation and test each. They are evenly spaced. Default: all, and 2,000.
     """
 
     metric = MASE
     starts_well = True
 
-    def __init__(
-        self,
-        name: str,
-        series: Series,
-        *,
-        context: int,
-        batch_size: int = 32,
-        limit: int | None = None,
-        evaluation_limit: int | None = None,
-    ) -> None:
-        super().__init__(name, context, batch_size)
-        self.about = series.about
-        self.layout = Layout.from_fields(series.about["layout"])
-        scalings = [Scaling.from_fields(fields) for fields in series.about["series"].values()]
+    def __init__(self, series: Series, settings: TaskSettings, *, own: bool = False) -> None:
+        super().__init__(series, settings, own=own)
+        self.facts = series.facts
+        self.architecture = self.architecture_of(settings, series.facts)
         ends = np.cumsum(series.lengths)[:-1]
-        self.windows = Windows(
-            np.split(series.values, ends),
-            np.split(series.observed, ends),
-            np.split(series.inputs, ends),
-            scalings,
-            past_size=self.layout.past_size,
-            context=context,
-            **{name: series.about[name] for name in ("horizon", "season", "base")},
-        )
+        arrays = (np.split(array, ends) for array in (series.values, series.observed, series.inputs))
+        parts = [SeriesPart(*each) for each in zip(*arrays, series.facts.series.values(), strict=True)]
+        self.windows = Windows(parts, series.facts, settings.context)
         self._places = {
-            split: _places(
-                series, split, limited(10**9 if split == "train" else EVALUATED, split, limit, evaluation_limit)
-            )
+            split: _places(series, split, settings.limited(10**9 if split == "train" else EVALUATED, split))
             for split in SPLITS
         }
 
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
-        return series_model(cell, cell_options, budget, self.layout.size)
+    @classmethod
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None = None) -> Architecture:
+        """Return the architecture; before training the model forecasts what its simple forecast does."""
+        if not isinstance(facts, SeriesFacts):
+            raise ValueError("a model of series needs the facts of its data: columns and scalings")
+        size = SERIES_FEATURES + facts.layout.size
+        return Architecture(SequenceModel, len(QUANTILES), size, head=QuantileHead, zero_head=True)
 
     def steps_per_epoch(self) -> int:
         return len(groups(len(self._places["train"]), self.batch_size))
@@ -143,14 +115,14 @@ class SeriesTask(Task):
         targets = torch.from_numpy(self.windows.targets(series, origins))  # (H, B)
         return Batch(inputs, targets, None, fresh=True, tokens=inputs.shape[0] * inputs.shape[1])
 
-    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
         quantiles, _ = model(batch.inputs, skip=len(batch.inputs) - len(batch.targets))  # (H, B, Q)
         there = ~batch.targets.isnan()
         losses = pinball(quantiles, batch.targets.nan_to_num().to(quantiles.dtype))
         return losses.mean(-1).where(there, 0).sum() / there.sum().clamp(min=1), None
 
     def _calibrate(self, model: nn.Module) -> None:
-        """Sets how much wider than learned the intervals are: so that they hold their share of the known values.
+        """Set how much wider than learned the intervals are: so that they hold their share of the known values.
 
         This is split conformal prediction. A value's score is its distance from the median, in widths of the interval
         on that side; an interval is widened to the quantile of the scores at its share. It must hold its share of the
@@ -163,18 +135,18 @@ class SeriesTask(Task):
         head.widening.copy_(torch.maximum(*(self._widening(model, split) for split in ("valid", "train"))))
 
     def _widening(self, model: nn.Module, split: str) -> Tensor:
-        """Returns the quantiles (2,) of the scores of a split."""
+        """Return the quantiles (2,) of the scores of a split."""
         scores = torch.cat([self._interval_scores(model, places) for places in self._evaluated(split)])  # (n, 2)
         steps = self.windows.steps_ahead(*self._places[split].T)
         count = len(np.unique(steps[self.windows.observed[steps]]))  # overlapping windows do not make more values
         levels = [min(math.ceil((count + 1) * share / 100) / count, 1.0) for share in INTERVALS]
-        found = [
+        widenings = [
             np.quantile(column, level, method="higher") for column, level in zip(scores.T.cpu(), levels, strict=True)
         ]
-        return scores.new_tensor(found)
+        return scores.new_tensor(widenings)
 
     def _interval_scores(self, model: nn.Module, places: NDArray[np.int64]) -> Tensor:
-        """Returns the scores (n, 2) of the known values in windows, for both intervals."""
+        """Return the scores (n, 2) of the known values in windows, for both intervals."""
         quantiles, targets = self._outputs(model, places)
         median = quantiles[..., MEDIAN]
         scores = []
@@ -184,13 +156,13 @@ class SeriesTask(Task):
         return torch.stack(scores, dim=-1)[~targets.isnan()]
 
     def _evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
-        """Yields the windows of a split, at most `EVALUATED`, a batch at a time."""
+        """Yield the windows of a split, at most `EVALUATED`, a batch at a time."""
         places = _spaced(self._places[split], EVALUATED)
         for start in range(0, len(places), EVALUATION_BATCH):
             yield places[start : start + EVALUATION_BATCH]
 
     def _outputs(self, model: nn.Module, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Returns the quantiles (H, B, Q) that the model outputs for windows, and the targets (H, B)."""
+        """Return the quantiles (H, B, Q) that the model outputs for windows, and the targets (H, B)."""
         batch = self._batch(places).to(device_of(model))
         quantiles, _ = model(batch.inputs, skip=self.context)
         return quantiles, batch.targets
@@ -198,12 +170,12 @@ class SeriesTask(Task):
     def evaluation(
         self, model: nn.Module, split: str
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], float]]:
-        """Yields places (B, 2): series and last known step, the forecasts (H, B, Q) there, and the loss."""
+        """Yield places (B, 2): series and last known step, the forecasts (H, B, Q) there, and the loss."""
         for places in self._evaluated(split):
             outputs, targets = self._outputs(model, places)
             loss = pinball(outputs, targets.nan_to_num().to(outputs.dtype)).mean(-1)[~targets.isnan()]
-            found = self.windows.forecasts(places[:, 0], places[:, 1], outputs.double().cpu().numpy())
-            yield places, found, float(loss.double().sum())
+            forecasts = self.windows.forecasts(places[:, 0], places[:, 1], outputs.double().cpu().numpy())
+            yield places, forecasts, float(loss.double().sum())
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         sums: dict[str, float] = {}
@@ -229,13 +201,13 @@ class SeriesTask(Task):
         return {**means, "loss": loss / max(count, 1)}
 
     def _details(self, model: nn.Module) -> dict[str, Any]:
-        """Returns the last forecasts of the test part of a few series, with what came before and what came true."""
+        """Return the last forecasts of the test part of a few series, with what came before and what came true."""
         test = self._places["test"]
-        last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MOST_FANS]])
+        last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MAX_FANS]])
         outputs, _ = self._outputs(model, last)
-        found = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)
+        forecasts = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)
         actual = self.windows.actual(*last.T)  # (B, H)
-        names = list(self.about["series"])
+        names = list(self.facts.series)
         fans = []
         for number, (series, origin) in enumerate(last.tolist()):
             start = int(self.windows.starts[series])
@@ -244,38 +216,38 @@ class SeriesTask(Task):
             fans.append(
                 {
                     "name": names[series],
-                    "history": _plain(history[-MOST_HISTORY:]),
-                    "actual": _plain(actual[number][:MOST_HISTORY]),
-                    "quantiles": [_plain(row) for row in found[:MOST_HISTORY, number]],
+                    "history": _plain(history[-MAX_HISTORY:]),
+                    "actual": _plain(actual[number][:MAX_HISTORY]),
+                    "quantiles": [_plain(row) for row in forecasts[:MAX_HISTORY, number]],
                 }
             )
-        return {"target": self.layout.target, "fans": fans}
+        return {"target": self.facts.layout.target, "fans": fans}
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:
-    """Returns numbers with six digits as JSON values, None for NaN."""
+    """Return numbers with six digits as JSON values, None for NaN."""
     return [None if np.isnan(value) else float(f"{value:.6g}") for value in values.tolist()]
 
 
 def pinball(quantiles: Tensor, values: Tensor) -> Tensor:
-    """Returns the pinball loss (..., Q) of quantiles (..., Q) for values (...)."""
+    """Return the pinball loss (..., Q) of quantiles (..., Q) for values (...)."""
     levels = quantiles.new_tensor(QUANTILES)
     above = values[..., None] - quantiles
     return torch.maximum(levels * above, (levels - 1) * above)
 
 
 def verdict(scores: Mapping[str, float]) -> str:
-    """Says how a model does beside the two baselines, from its scores; empty if these are of no forecasts."""
+    """Compare a model with the two baselines, in words, from its scores; empty if these are of no forecasts."""
     if any(scores.get(name) is None for name in ("mase", *(f"mase_{base}" for base in BASELINES))):
         return ""  # null in result.json is a score that was not finite
-    told = (
+    text = (
         f"MASE {scores['mase']:.3f}; last value {scores['mase_last']:.3f}, seasonal naive {scores['mase_seasonal']:.3f}"
     )
-    return told if beats_baselines(scores) else f"{told}: the model does not beat the simple forecasts; use those"
+    return text if beats_baselines(scores) else f"{text}: the model does not beat the simple forecasts; use those"
 
 
 def beats_baselines(scores: Mapping[str, float]) -> bool:
-    """Returns whether the MASE of a model is below that of both baselines, from its scores."""
+    """Return whether the MASE of a model is below that of both baselines, from its scores."""
     return scores["mase"] < min(scores[f"mase_{base}"] for base in BASELINES)
 
 
@@ -285,23 +257,23 @@ def _errors(errors: NDArray[np.float64], naive: NDArray[np.float64]) -> dict[str
 
 
 def _places(series: Series, split: str, most: int) -> NDArray[np.int64]:
-    """Returns the windows (W, 2) of a split, as series and last known step; all forecast steps are in the split."""
-    horizon = int(series.about["horizon"])
+    """Return the windows (W, 2) of a split, as series and last known step; all forecast steps are in the split."""
+    horizon = series.facts.horizon
     observed = np.split(series.observed, np.cumsum(series.lengths)[:-1])
-    found = []
+    windows = []
     for number, (length, (valid, test)) in enumerate(zip(series.lengths.tolist(), series.splits.tolist(), strict=True)):
         first, end = {"train": (1, valid), "valid": (valid, test), "test": (test, length)}[split]
         origins = np.arange(first - 1, end - horizon)
         known = np.concatenate([[0], np.cumsum(observed[number])])
         origins = origins[known[origins + horizon + 1] > known[origins + 1]]
-        found.append(np.stack([np.full(len(origins), number), origins], axis=1))
-    places = np.concatenate(found)
+        windows.append(np.stack([np.full(len(origins), number), origins], axis=1))
+    places = np.concatenate(windows)
     if not len(places):
         raise ValueError(f"{split} must have a window of {horizon} steps with known values, has none")
     return _spaced(places, most)
 
 
 def _spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Returns at most this many of the windows, evenly spaced."""
+    """Return at most this many of the windows, evenly spaced."""
     used = min(len(places), most)
     return places[np.arange(used) * len(places) // used]

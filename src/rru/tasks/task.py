@@ -3,44 +3,84 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from rru.data import SPLITS
+from rru.data import SPLITS, Facts
 from rru.nn import checks
 from rru.tasks.batches import Batch, Batches
 from rru.tasks.metrics import Metric
-from rru.tasks.models import device_of
+from rru.tasks.models import Architecture, LayerState, Options, Recurrent, device_of
+from rru.tasks.settings import TaskSettings
 
 
 class Task(ABC):
-    """Defines batches, model, loss and metric for a data set.
+    """Define batches, model, loss and metric for a data set.
 
     **Arguments:**
 
-    - `name`: the name of the task.
-    - `context`: the maximum number of steps per sequence.
-    - `batch_size`: sequences per training batch. The last batch may have more.
+    - `data`: the loaded data.
+    - `settings`: how it is cut into batches, and which model it has.
+    - `own`: whether it is a user's own data.
     """
 
     metric: Metric
     """The main metric, whose `key` is a key of the result of `evaluate`."""
 
-    starts_well = False
+    starts_well: ClassVar[bool] = False
     """Whether the untrained model is good already, so that a training loss above its loss is no sign of divergence."""
 
     breaks_ties = False
     """Whether of two epochs with the same metric the one with the lower loss is better, for small validation splits."""
 
-    def __init__(self, name: str, context: int, batch_size: int) -> None:
-        self.name = name
-        self.context = checks.positive("context", context)
-        self.batch_size = checks.positive("batch_size", batch_size)
+    settings_class: ClassVar[type[TaskSettings]] = TaskSettings
+    """The class of its settings."""
 
-    @abstractmethod
-    def model(self, cell: str, cell_options: Mapping[str, Any], budget: int) -> nn.Module:
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """The paper's settings by the name of the task (Appendix 4); `` has those of all others."""
+
+    architecture: Architecture
+    """Its model, except for the recurrent layers."""
+
+    def __init__(self, data: object, settings: TaskSettings, *, own: bool = False) -> None:
+        self.settings = settings
+        self.name, self.context, self.batch_size = settings.name, settings.context, settings.batch_size
+        self.breaks_ties = own
+
+    @classmethod
+    def of(cls, name: str, data: object, *, own: bool = False, **options: Any) -> Self:
+        """Make a task with some settings; others are those of the paper, if it has this task.
+
+        **Arguments:** `name`: its name; `data`: the loaded data; `own`: whether it is a user's; `options`: settings.
+        """
+        return cls(data, cls.settings_of(name, own=own, **options), own=own)
+
+    @classmethod
+    def settings_of(cls, name: str, *, own: bool = False, **options: Any) -> TaskSettings:
+        """Return settings; see `of`. Raise ValueError for one that the task does not have."""
+        known = sorted({each.name for each in fields(cls.settings_class)} - {"name"})
+        for option in options:
+            if option not in known:
+                raise ValueError(f"options of task {name!r} must be among {', '.join(known)}; got {option!r}")
+        defaults = {} if own else cls.defaults.get(name, cls.defaults.get("", {}))
+        return cls.settings_class(name=name, **{**defaults, **options})
+
+    @classmethod
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
+        """Return the architecture of its model without loading the data.
+
+        **Arguments:**
+
+        - `settings`: its settings.
+        - `facts`: what is known about a user's own data.
+        - `tokens`: the size of the vocabulary, if inputs are tokens.
+        """
+        raise TypeError(f"{cls.__name__} has no model of its own")
+
+    def model(self, cell: str, cell_options: Options, budget: int) -> Recurrent:
         """Build a new model. Weights are drawn from the default generator of torch.
 
         **Arguments:**
@@ -50,17 +90,18 @@ class Task(ABC):
           are tokens, also `embedding_size`.
         - `budget`: the maximum number of parameters of the model, which determines its hidden size.
         """
+        return self.architecture.build(cell, cell_options, budget)
 
     @abstractmethod
     def steps_per_epoch(self) -> int:
-        """Returns the number of batches per training epoch."""
+        """Return the number of batches per training epoch."""
 
     @abstractmethod
     def epoch(self, generator: torch.Generator) -> Batches:
-        """Returns the batches of one training epoch. Their order depends only on the state of the generator."""
+        """Return the batches of one training epoch. Their order depends only on the state of the generator."""
 
-    def loss(self, model: nn.Module, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        """Computes the training loss of a batch, on the device of the model.
+    def loss(self, model: nn.Module, batch: Batch, state: LayerState = None) -> tuple[Tensor, LayerState]:
+        """Compute the training loss of a batch, on the device of the model.
 
         **Arguments:**
 
@@ -74,8 +115,8 @@ class Task(ABC):
         return loss, map_state(Tensor.detach, carried)
 
     @abstractmethod
-    def _loss(self, model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-        """Implements `loss` for a batch on the device of the model."""
+    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
+        """Implement `loss` for a batch on the device of the model."""
 
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """Evaluate a model on a split. Returns `metric`, further metrics by name, and `loss` as in training.
@@ -88,36 +129,36 @@ class Task(ABC):
 
     @abstractmethod
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Implements `evaluate` for a model in evaluation mode."""
+        """Implement `evaluate` for a model in evaluation mode."""
 
     def calibrate(self, model: nn.Module) -> None:
-        """Sets the buffers of a model that are found after an epoch, not trained, such as the width of intervals."""
+        """Set the buffers of a model that are found after an epoch, not trained, such as the width of intervals."""
         with _evaluating(model):
             self._calibrate(model)
 
     def _calibrate(self, model: nn.Module) -> None:  # noqa: B027
-        """Implements `calibrate` for a model in evaluation mode."""
+        """Implement `calibrate` for a model in evaluation mode."""
 
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
-        """Returns whether the scores of an epoch are better than the best so far."""
-        one, other = scores[self.metric.key], best[self.metric.key]
-        if self.breaks_ties and one == other:
+        """Return whether the scores of an epoch are better than the best so far."""
+        score, best_score = scores[self.metric.key], best[self.metric.key]
+        if self.breaks_ties and score == best_score:
             return scores["loss"] < best["loss"]
-        return self.metric.better(one, other)
+        return self.metric.better(score, best_score)
 
     def details(self, model: nn.Module) -> dict[str, Any]:
-        """Returns what the report shows of the test split besides scores, as JSON values; empty if there is nothing."""
+        """Return what the report shows of the test split besides scores, as JSON values; empty if there is nothing."""
         with _evaluating(model):
             return self._details(model)
 
     def _details(self, model: nn.Module) -> dict[str, Any]:
-        """Implements `details` for a model in evaluation mode."""
+        """Implement `details` for a model in evaluation mode."""
         return {}
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Switches to evaluation mode without gradients, and restores the mode of every module afterwards."""
+    """Switch to evaluation mode without gradients, and restores the mode of every module afterwards."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -128,14 +169,8 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def map_state(change: Callable[[Tensor], Tensor], state: Any) -> Any:
-    """Applies a function to each tensor of a recurrent state: a tensor, a tuple of states, or None."""
+def map_state(change: Callable[[Tensor], Tensor], state: LayerState) -> LayerState:
+    """Apply a function to each tensor of a recurrent state: a tensor, a tuple of states, or None."""
     if isinstance(state, Tensor):
         return change(state)
-    return None if state is None else tuple(map_state(change, part) for part in state)
-
-
-def limited(count: int, split: str, limit: int | None, evaluation_limit: int | None) -> int:
-    """Returns how many of the `count` items of a split to use. A limit of None uses all."""
-    name, most = ("limit", limit) if split == "train" else ("evaluation_limit", evaluation_limit)
-    return count if most is None else min(count, checks.positive(name, most))
+    return None if state is None else tuple(map(change, state))

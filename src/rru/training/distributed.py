@@ -30,8 +30,7 @@ from rru.training.errors import RunError
 from rru.training.folder import Run
 
 if TYPE_CHECKING:
-    from rru.tasks import Batch
-    from rru.training.session import Carried
+    from rru.tasks import Batch, LayerState
 
 TIMEOUT = timedelta(days=1)  # the first process may evaluate for hours; if a process dies, torchrun ends the others
 
@@ -123,9 +122,9 @@ class Processes:
         dist.broadcast(content, src=0)
         return dict(json.loads(bytes(content.tolist())))
 
-    def whole_state(self, state: Carried) -> Carried:
+    def whole_state(self, state: LayerState) -> LayerState:
         """Gather the recurrent state of the whole batch, (layers, B, n), from the parts of all processes."""
-        whole: Carried = state if self.count == 1 else map_state(self._whole, state)
+        whole: LayerState = state if self.count == 1 else map_state(self._whole, state)
         return whole
 
     def _whole(self, state: Tensor) -> Tensor:
@@ -137,11 +136,11 @@ class Processes:
         dist.all_reduce(whole)
         return whole
 
-    def own_state(self, state: Carried) -> Carried:
+    def own_state(self, state: LayerState) -> LayerState:
         """Return this process's part of a state from `whole_state`."""
         if self.count == 1:
             return state
-        part: Carried = map_state(lambda each: each[:, slice(*self._bounds(each.shape[1]))].contiguous(), state)
+        part: LayerState = map_state(lambda each: each[:, slice(*self._bounds(each.shape[1]))].contiguous(), state)
         return part
 
     def _bounds(self, sequences: int) -> tuple[int, int]:

@@ -49,12 +49,11 @@ def assemble(config: Config, data_dir: Place = None, device: str = "cpu") -> Ass
     - `device`: the device to put the model on; raise ValueError if torch does not have it.
     """
     place = _device(device)
-    own = config.data.own if config.data else None
-    task = tasks.load(config.task.name, data_dir, own=own, **config.task.arguments)
+    task = tasks.make(config.task, data_dir, own=config.data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.schedule.seed)
         model = task.model(config.model.cell, config.model.arguments, config.model.budget).to(place)
-    return Assembled(task, model, optimiser_of(model, config.optimiser), own)
+    return Assembled(task, model, optimiser_of(model, config.optimiser), config.data)
 
 
 def _device(name: str) -> torch.device:
@@ -166,7 +165,7 @@ def _write_companions(run: Run, parts: Assembled) -> None:
     if parts.own is not None and (run.path / ABOUT_DATA).exists():
         _check_data(run, parts.own)
     elif parts.own is not None:
-        content = (json.dumps(dict(parts.own.about), indent=1) + "\n").encode()
+        content = (json.dumps(parts.own.facts.fields(), indent=1) + "\n").encode()
         if len(content) > ABOUT_LIMIT:
             many = f"{ABOUT_DATA} would have {len(content)} bytes; at most {ABOUT_LIMIT} are allowed"
             raise RunError(f"{parts.own.path}: has too many or too long names of series or classes: {many}")

@@ -2,19 +2,15 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from typing import TypeAlias
 
 import torch
 from torch import nn
 
-from rru.tasks import map_state
+from rru.tasks import LayerState, map_state
 from rru.training.average import WeightAverage
 from rru.training.checkpoint import Checkpoint
 from rru.training.errors import RunError
 from rru.training.progress import Progress
-
-Carried: TypeAlias = "torch.Tensor | tuple[Carried, ...] | None"
-"""The recurrent state that a batch leaves for the next one."""
 
 
 class Session:
@@ -32,7 +28,7 @@ class Session:
         self.optimiser = optimiser
         self.device = next(model.parameters()).device
         self.progress = Progress()
-        self.carried: Carried = None
+        self.carried: LayerState = None
         self._average = WeightAverage(model, ema) if ema else None
         self._generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(self._draw())
@@ -60,7 +56,7 @@ class Session:
         self.progress.epoch += 1
         self.progress.index, self.progress.epoch_loss = 0, 0.0
 
-    def checkpoint(self, carried: Carried) -> Checkpoint:
+    def checkpoint(self, carried: LayerState) -> Checkpoint:
         """Return a checkpoint. Its tensors share memory with the live ones, so write it before training on.
 
         **Arguments:** `carried`: the carried state of the whole batch, over all processes.

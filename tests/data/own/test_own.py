@@ -1,6 +1,7 @@
 """Users' own files: what they are taken for, how they are divided, and what is refused."""
 
 import os
+import pickle
 import random
 import zipfile
 
@@ -8,9 +9,10 @@ import mido
 import numpy as np
 import pytest
 
-from rru import data
+from rru import data, tasks
 from rru.data import DataError, from_path
 from rru.data.midi import read_midi
+from rru.data.own.source import fingerprint
 from rru.settings import Config, presets
 from tests import own_files
 
@@ -149,15 +151,15 @@ def test_repeated_notes_differ_from_ties_and_rests_stay(tmp_path):
 
 def test_labelled_texts_from_a_table_and_from_folders_are_stratified(tmp_path):
     table = from_path(own_files.reviews(tmp_path / "reviews.csv"), text="body", label="stars")
-    assert table.about["classes"] == ["1", "5"]
-    assert table.about["balance"] == {"train": [24, 24], "valid": [3, 3], "test": [3, 3]}
+    assert table.facts.classes == ("1", "5")
+    assert table.facts.balance == {"train": [24, 24], "valid": [3, 3], "test": [3, 3]}
     for number in range(40):
         file = tmp_path / "folder" / ("bad", "good")[number % 2] / f"{number}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"number {number} is {('poor', 'fine')[number % 2]}")
     folder = from_path(tmp_path / "folder")
     assert folder.kind == "texts"
-    assert folder.about["classes"] == ["bad", "good"]
+    assert folder.facts.classes == ("bad", "good")
     assert folder.statistics["texts"] == [32, 4, 4]
 
 
@@ -178,7 +180,7 @@ def test_sequences_are_grouped_sorted_and_scaled_by_the_training_part(tmp_path):
     options = {"label": "kind", "sequence": "id", "time": "t"}
     own = from_path(path, **options)
     loaded, other = own.load(), from_path(tmp_path / "shuffled.csv", **options).load()
-    assert own.about["columns"] == ["x", "y"]
+    assert own.facts.columns == ("x", "y")
     assert loaded.classes == ("down", "up")
     assert np.allclose(loaded.train.values.mean(axis=0), 0, atol=1e-6)
     assert np.allclose(loaded.train.values.std(axis=0), 1, atol=1e-5)
@@ -260,7 +262,7 @@ def test_bad_input_is_refused_in_one_line_and_leaves_nothing_behind(tmp_path):
 
 
 def test_an_option_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="--grid is not for a text such as"):
+    with pytest.raises(ValueError, match="--grid is not for text by characters such as"):
         from_path(own_files.text(tmp_path / "a.txt"), grid=4)
     with pytest.raises(ValueError, match="--vocabulary is not for sequences"):
         from_path(own_files.gestures(tmp_path / "g.csv"), label="kind", sequence="id", vocabulary=50)
@@ -277,7 +279,7 @@ def test_the_config_holds_path_size_and_hash_and_only_the_path_does_not_count(tm
     own = from_path(own_files.text(tmp_path / "novel.txt"))
     config = presets.load(own)
     assert Config.of(config.tables()) == config
-    assert config.data.size == (tmp_path / "novel.txt").stat().st_size
+    assert config.data.expected["train"].size == (tmp_path / "novel.txt").stat().st_size
     (tmp_path / "elsewhere").mkdir()
     moved = from_path((tmp_path / "novel.txt").rename(tmp_path / "elsewhere" / "novel.txt"))
     assert presets.load(moved).id == config.id
@@ -286,7 +288,18 @@ def test_the_config_holds_path_size_and_hash_and_only_the_path_does_not_count(tm
     assert presets.load(from_path(tmp_path / "elsewhere" / "novel.txt")).id != config.id
     changed = config.changed({"data.path": str(tmp_path / "elsewhere" / "novel.txt")})
     with pytest.raises(DataError, match="has changed since the run began: it had"):
-        changed.data.own.load()
+        changed.data.load()
+
+
+def test_the_file_is_hashed_once_from_the_command_to_the_task(tmp_path, monkeypatch):
+    hashed = []
+    monkeypatch.setattr("rru.data.own.fingerprint", lambda *given: hashed.append(given) or fingerprint(*given))
+    config = presets.override(
+        presets.load(from_path(own_files.text(tmp_path / "novel.txt")), preset="smoke"), ["lr=0.1"]
+    )
+    tasks.make(config.task, own=config.data)
+    assert len(hashed) == 1
+    assert pickle.loads(pickle.dumps(config)) == config
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "", "bach", "A", "x" * 60])

@@ -54,7 +54,7 @@ def test_the_future_is_never_trained_on(tmp_path):
     series = own.load()
     assert series.splits.tolist() == [[48, 54]]
     changed = load(tmp_path, ["day,load", *days([*WAVE[:48], *(1000 * value for value in WAVE[48:])])])
-    assert changed.about["series"] == own.about["series"]
+    assert changed.facts.series == own.facts.series
 
 
 def test_gaps_repeat_the_value_before_and_are_said(tmp_path):
@@ -79,8 +79,8 @@ def test_missing_values_are_not_observed_and_the_ends_are_cut(tmp_path):
 def test_several_series_in_one_file_are_scaled_each_by_itself(tmp_path):
     rows = [f"{day},{place}" for place, factor in (("b", 1), ("a", 1e6)) for day in days([factor * v for v in WAVE])]
     own = load(tmp_path, ["day,load,place", *rows], id="place")
-    assert list(own.about["series"]) == ["a", "b"]
-    scales = [own.about["series"][name]["naive"] for name in "ab"]
+    assert list(own.facts.series) == ["a", "b"]
+    scales = [own.facts.series[name].naive for name in "ab"]
     assert scales[0] == pytest.approx(1e6 * scales[1])
     assert "2 series of 'load' by 'place'" in own.summary
 
@@ -91,7 +91,7 @@ def test_where_most_series_grow_in_per_cent_one_with_negative_values_is_seen_as_
     series |= {"below": [-value for value in growing], "around": [np.sin(n) for n in range(200)]}
     rows = [f"{day},{place}" for place, values in series.items() for day in days(values)]
     own = load(tmp_path, ["day,load,place", *rows], id="place")
-    floors = {name: scaling["floor"] for name, scaling in own.about["series"].items()}
+    floors = {name: scaling.floor for name, scaling in own.facts.series.items()}
     assert floors["a"] is not None
     assert floors["below"] is floors["around"] is None
 
@@ -205,7 +205,7 @@ def test_several_series_without_an_id_are_guessed(tmp_path):
 def test_a_series_that_does_not_change_is_left_out_of_several(tmp_path):
     rows = [f"{day},{place}" for place, values in (("a", WAVE), ("b", [3] * 60)) for day in days(values)]
     own = load(tmp_path, ["day,load,place", *rows], id="place")
-    assert list(own.about["series"]) == ["a"]
+    assert list(own.facts.series) == ["a"]
     assert "1 series do not change" in own.notes[0]
 
 

@@ -124,8 +124,8 @@ def test_a_number_that_float32_does_not_hold_is_an_error_that_names_it(tmp_path)
 
 def test_sizes_are_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "LINE_LIMIT", 1000)
-    monkeypatch.setattr(table, "MOST_COLUMNS", 10)
-    monkeypatch.setattr(table, "MOST_CELLS", 100)
+    monkeypatch.setattr(table, "MAX_COLUMNS", 10)
+    monkeypatch.setattr(table, "MAX_CELLS", 100)
     assert "has more than 1000 bytes in a line" in refused(tmp_path, "a,b\n1," + "2" * 2000)
     assert "at most 10 columns, got 20" in refused(tmp_path, ",".join("abcdefghijklmnopqrst") + "\n")
     assert "has more than 100 cells" in refused(tmp_path, "a,b\n" + "1,2\n" * 60)

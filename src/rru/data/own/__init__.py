@@ -10,48 +10,21 @@ text = novel.load()
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
 from rru.data.cache import Prepared, cached
 from rru.data.catalogue import CATALOGUE
 from rru.data.errors import DataError
-from rru.data.own import midi, sequences, series, text, texts
+from rru.data.own.data_json import Facts, Statistics
+from rru.data.own.formats import Format, Options, format_of
 from rru.data.own.source import Fingerprint, fingerprint
 from rru.data.sets import Loaded
 
-
-class Kind(NamedTuple):
-    """How data of a kind is read.
-
-    **Arguments:**
-
-    - `title`: what it is, in words.
-    - `suffixes`: of the files that are read from a folder.
-    - `prepare`: makes the arrays. Its `about` has `statistics` (counts as in the catalogue), `summary` (one line),
-      `notes` (what the user should know), and whatever a trained model needs later, all as JSON values.
-    - `from_prepared`: makes the data set from the arrays.
-    """
-
-    title: str
-    suffixes: tuple[str, ...]
-    prepare: Callable[["OwnData"], Prepared]
-    from_prepared: Callable[[Prepared], Loaded]
-
-
-_KINDS: dict[str, Kind] = {
-    "characters": Kind("text by characters", text.SUFFIXES, text.prepare_characters, text.from_prepared),
-    "words": Kind("text by words", text.SUFFIXES, text.prepare_words, text.from_prepared),
-    "bytes": Kind("text by bytes", text.SUFFIXES, text.prepare_bytes, text.from_prepared),
-    "music": Kind("MIDI files", midi.SUFFIXES, midi.prepare, midi.from_prepared),
-    "texts": Kind("texts with labels", text.SUFFIXES, texts.prepare, texts.from_prepared),
-    "sequences": Kind("sequences of numbers with labels", (), sequences.prepare, sequences.from_prepared),
-    "series": Kind("series to forecast", (), series.prepare, series.from_prepared),
-}
-KINDS = tuple(_KINDS)
+_CACHED = ("fingerprints", "prepared")
 
 
 @dataclass(frozen=True)
@@ -60,19 +33,24 @@ class OwnData:
 
     **Arguments:**
 
-    - `kind`: one of `KINDS`.
+    - `kind`: one of `rru.data.own.formats.FORMATS`.
     - `path`: the file or folder.
-    - `options`: how to read it, by name; see `rru.settings.tables.DataSettings`. Options at their default are left out.
+    - `options`: how to read it, by name; those of `Format.options`.
     - `valid`, `test`: files or folders to validate and test on. Default: a tenth of `path` each.
     - `expected`: the fingerprints that a run recorded, by split; `train` is `path`. Other data is then refused.
     """
 
     kind: str
     path: Path
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict, hash=False)
     valid: Path | None = None
     test: Path | None = None
-    expected: Mapping[str, Fingerprint] = field(default_factory=dict)
+    expected: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
+
+    @property
+    def format(self) -> Format:
+        """How data of its kind is read."""
+        return format_of(self.kind)
 
     @property
     def title(self) -> str:
@@ -100,52 +78,71 @@ class OwnData:
     @cached_property
     def fingerprints(self) -> dict[str, Fingerprint]:
         """The size and hash of each place; raises DataError if it is not what a run recorded."""
-        suffixes = _KINDS[self.kind].suffixes
-        found = {}
+        current: dict[str, Fingerprint] = {}
         for split, place in self.places.items():
             if split in self.expected and not place.exists():
                 raise DataError(place, "is gone; put it back or, if it has moved, run `rru train` with its new path")
-            found[split] = fingerprint(place, suffixes)
-            before = self.expected.get(split, found[split])
-            if before != found[split]:
-                sizes = f"it had {before.size:,} bytes and has {found[split].size:,}"
-                what = sizes if before.size != found[split].size else f"still {before.size:,} bytes, but other content"
-                raise DataError(place, f"has changed since the run began: {what}; restore it, or train a new run on it")
-        return found
+            current[split] = fingerprint(place, self.format.suffixes)
+            if self.expected.get(split, current[split]) != current[split]:
+                _refuse_changed(place, self.expected[split], current[split])
+        return current
 
     @cached_property
     def prepared(self) -> Prepared:
         """The arrays and what is known about them, from the cache if they are there."""
+        if self.format.prepare is None:
+            raise DataError(self.path, f"cannot be read: {self.format.title} come from the catalogue alone")
+        prepare = self.format.prepare
         prints = {split: [each.size, each.hash] for split, each in self.fingerprints.items()}
         key = [self.kind, prints, sorted(self.options.items()), self.title]
-        return cached(f"own-{self.name}", key, lambda: _KINDS[self.kind].prepare(self))
+        return cached(f"own-{self.name}", key, lambda: prepare(self))
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What a run keeps about its data: statistics, summary, notes, and what its model needs."""
+        return self.format.facts.of(self.prepared.about)
 
     @property
-    def about(self) -> Mapping[str, Any]:
-        """What a run keeps about its data: statistics, summary, notes, and what its model needs; JSON values."""
-        return {name: value for name, value in self.prepared.about.items() if name != "vocabulary"}
-
-    @property
-    def statistics(self) -> Mapping[str, Any]:
-        """Counts by name, as in the catalogue: one number, or a list for train, valid and test."""
-        found: Mapping[str, Any] = self.prepared.about["statistics"]
-        return found
+    def statistics(self) -> Statistics:
+        """Count by name, as in the catalogue: one number, or a list for train, valid and test."""
+        return self.facts.statistics
 
     @property
     def summary(self) -> str:
         """What was understood, in one line."""
-        return f"{self.title}: {_KINDS[self.kind].title}; {self.prepared.about['summary']}"
+        return f"{self.title}: {self.format.title}; {self.facts.summary}"
 
     @property
     def notes(self) -> list[str]:
         """What the user should know: what was left out, copies in several splits, and so on."""
-        found: list[str] = self.prepared.about["notes"]
-        return found
+        return list(self.facts.notes)
+
+    def recorded(self) -> "OwnData":
+        """Return the same data as a config keeps it: with absolute paths and fingerprints. Nothing is read again."""
+        places = {split: place.absolute() for split, place in self.places.items()}
+        changes = {"path": places["train"], "valid": places.get("valid"), "test": places.get("test")}
+        return self._like(_CACHED, **changes, expected=self.fingerprints)
 
     def load(self, **options: Any) -> Loaded:
         """Load the data. Arrays may be memory-mapped; do not write to them.
 
         **Arguments:** `options`: put over the options of this data, such as `line_ends=True` for words.
         """
-        this = replace(self, options={**self.options, **options}) if options else self
-        return _KINDS[self.kind].from_prepared(this.prepared)
+        this = self._like(_CACHED[:1], options={**self.options, **options}) if options else self
+        loaded: Loaded = self.format.from_prepared(this.prepared)
+        return loaded
+
+    def _like(self, known: tuple[str, ...], **changes: Any) -> "OwnData":
+        """Return a copy with some fields changed that has the cached properties `known`, as far as they are there."""
+        copy = replace(self, **changes)
+        vars(copy).update({name: value for name, value in vars(self).items() if name in known})
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:  # without the arrays: another process reads them from its cache
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def _refuse_changed(place: Path, before: Fingerprint, now: Fingerprint) -> NoReturn:
+    sizes = f"it had {before.size:,} bytes and has {now.size:,}"
+    difference = sizes if before.size != now.size else f"still {before.size:,} bytes, but other content"
+    raise DataError(place, f"has changed since the run began: {difference}; restore it, or train a new run on it")

@@ -14,8 +14,10 @@ from rru.data.own.times import Frequency, Times, calendar, frequency_of, parse
 
 TIME_NAMES = ("date", "time", "datetime", "timestamp", "year", "day", "ds", "t")
 ALL = "all"
-MOST_LEVELS = 50  # categories of an input
-MOST_INPUTS = 500
+Options = Mapping[str, Any]
+"""How to read a user's data, by name; those at their default are left out."""
+MAX_LEVELS = 50  # categories of an input
+MAX_INPUTS = 500
 YEARS, UNIX = (1000, 2999), (10**9, 4 * 10**9)
 
 
@@ -65,7 +67,7 @@ class Layout:
         return sum(len(self.levels.get(name, "1")) for name in (*self.past, *self.known)) + len(self.calendar)
 
     def scaled(self, inputs: Sequence[NDArray[np.float64]]) -> "Layout":
-        """Returns the layout with means and deviations of inputs (T, size) of training parts."""
+        """Return the layout with means and deviations of inputs (T, size) of training parts."""
         rows = np.concatenate(inputs)
         there = ~np.isnan(rows)
         counts = np.maximum(there.sum(axis=0), 1)
@@ -74,12 +76,12 @@ class Layout:
         return replace(self, means=tuple(means.tolist()), deviations=tuple((deviations + (deviations == 0)).tolist()))
 
     def standardized(self, inputs: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Returns inputs (T, size) with mean 0 and deviation 1 in the training part; 0 where missing."""
+        """Return inputs (T, size) with mean 0 and deviation 1 in the training part; 0 where missing."""
         scaled = (inputs - np.array(self.means)) / np.array(self.deviations)
         return np.asarray(np.clip(np.nan_to_num(scaled), -10, 10), np.float32)
 
     def fields(self) -> dict[str, Any]:
-        """Returns JSON values."""
+        """Return JSON values."""
         values = {name: getattr(self, name) for name in ("target", "time", "id", "past", "known", "calendar")}
         lists = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         levels = {name: list(level) for name, level in self.levels.items()}
@@ -89,23 +91,23 @@ class Layout:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Layout":
-        """Reads what `fields` returned; raises ValueError, TypeError, KeyError or the like if it is something else."""
+        """Read what `fields` returned; raise ValueError, TypeError, KeyError or the like if it is something else."""
         frequency = None if fields["frequency"] is None else Frequency.of(fields["frequency"])
         time, id_name = (None if fields[name] is None else str(fields[name]) for name in ("time", "id"))
         past, known, features = (_texts(fields[name], name) for name in ("past", "known", "calendar"))
         levels = {name: _texts(level, f"levels of {name}") for name, level in fields["levels"].items()}
         means, deviations = (tuple(map(float, fields[name])) for name in ("means", "deviations"))
         names = str(fields["target"]), time, id_name, past, known
-        found = cls(*names, levels, features, frequency, means, deviations)
-        if not len(means) == len(deviations) == found.size <= MOST_INPUTS:
-            raise ValueError(f"a layout must have a mean and a deviation for each input, and at most {MOST_INPUTS}")
+        layout = cls(*names, levels, features, frequency, means, deviations)
+        if not len(means) == len(deviations) == layout.size <= MAX_INPUTS:
+            raise ValueError(f"a layout must have a mean and a deviation for each input, and at most {MAX_INPUTS}")
         if not all(map(math.isfinite, (*means, *deviations))) or min(deviations, default=1) <= 0:
             raise ValueError("means of a layout must be finite, deviations finite and positive")
         if len({*past, *known}) < len(past) + len(known) or not set(levels) <= {*past, *known}:
             raise ValueError("inputs of a layout must be different columns, and levels must be of inputs")
         if (time is None) != (frequency is None) or not set(features) <= _calendar_names(frequency):
             raise ValueError("times of a layout need a frequency, and its calendar must be that of the frequency")
-        return found
+        return layout
 
 
 def _texts(values: Any, what: str) -> tuple[str, ...]:
@@ -118,8 +120,8 @@ def _calendar_names(frequency: Frequency | None) -> set[str]:
     return set() if frequency is None else set(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
 
 
-def find_layout(table: Table, options: Mapping[str, Any]) -> Layout:
-    """Finds what the columns of a table are, from the user's options and from their content."""
+def find_layout(table: Table, options: Options) -> Layout:
+    """Find what the columns of a table are, from the user's options and from their content."""
     target = str(options["target"])
     if table[target].kind == "empty":
         raise DataError(table.path, f"column {target!r} has no values, only missing ones")
@@ -139,8 +141,8 @@ def find_layout(table: Table, options: Mapping[str, Any]) -> Layout:
             raise DataError(table.path, "has no column of times, which the calendar needs")
         features = tuple(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
     layout = Layout(target, time, id_name, past, known, levels, features, frequency)
-    if layout.size > MOST_INPUTS:
-        raise DataError(table.path, f"must give at most {MOST_INPUTS} inputs, gives {layout.size}; name fewer columns")
+    if layout.size > MAX_INPUTS:
+        raise DataError(table.path, f"must give at most {MAX_INPUTS} inputs, gives {layout.size}; name fewer columns")
     return layout
 
 
@@ -150,12 +152,14 @@ def _time_column(table: Table, given: str | None, others: set[str | None]) -> st
         return given
     rest = [column for column in table if column.name not in others]
     named = [column for column in rest if column.kind == "number" and column.name.lower() in TIME_NAMES]
-    found = [each for each in rest if each.kind == "time"] + [each for each in named if _from_numbers(each) is not None]
-    return found[0].name if found else None
+    candidates = [each for each in rest if each.kind == "time"] + [
+        each for each in named if _from_numbers(each) is not None
+    ]
+    return candidates[0].name if candidates else None
 
 
 def _listed(table: Table, names: str | None, taken: set[str | None]) -> tuple[str, ...]:
-    """Returns the named columns; `all` are those of numbers and categories that are not taken."""
+    """Return the named columns; `all` are those of numbers and categories that are not taken."""
     if not names:
         return ()
     if names == ALL:
@@ -170,22 +174,22 @@ def _listed(table: Table, names: str | None, taken: set[str | None]) -> tuple[st
 
 
 def _levels(column: Column) -> tuple[str, ...]:
-    found = sorted(set(column.texts()) - {""})
-    if len(found) > MOST_LEVELS:
+    levels = sorted(set(column.texts()) - {""})
+    if len(levels) > MAX_LEVELS:
         raise DataError(
-            column.file, f"column {column.name!r} must have at most {MOST_LEVELS} categories, has {len(found)}"
+            column.file, f"column {column.name!r} must have at most {MAX_LEVELS} categories, has {len(levels)}"
         )
-    return tuple(found)
+    return tuple(levels)
 
 
 def times_of(column: Column) -> Times:
-    """Returns the times of a column, which may also be years, dates such as 20260131, or seconds since 1970."""
-    found = _from_numbers(column) if column.kind == "number" else column.times()
-    if found is None:
+    """Return the times of a column, which may also be years, dates such as 20260131, or seconds since 1970."""
+    times = _from_numbers(column) if column.kind == "number" else column.times()
+    if times is None:
         seen = "some are missing" if column.missing.any() else f"got {column.cells[0]}"
         reason = f"column {column.name!r} must have times, years, dates such as 20260131 or seconds since 1970; {seen}"
         raise DataError(column.file, reason)
-    return found
+    return times
 
 
 def _from_numbers(column: Column) -> Times | None:
@@ -197,8 +201,8 @@ def _from_numbers(column: Column) -> Times | None:
     if YEARS[0] <= low and high <= YEARS[1]:
         return (whole - 1970).astype("datetime64[Y]").astype("datetime64[us]")
     if YEARS[0] * 10**4 <= low and high <= YEARS[1] * 10**4:
-        found, wrong = parse([str(number) for number in whole.tolist()])
-        return found if wrong is None else None
+        times, wrong = parse([str(number) for number in whole.tolist()])
+        return times if wrong is None else None
     for factor in (1, 10**3):
         if UNIX[0] * factor <= low and high <= UNIX[1] * factor:
             return (whole * (10**6 // factor)).astype("datetime64[us]")
@@ -206,7 +210,7 @@ def _from_numbers(column: Column) -> Times | None:
 
 
 def _frequency(table: Table, time: str, id_name: str | None) -> Frequency:
-    """Finds the frequency of the longest series."""
+    """Find the frequency of the longest series."""
     times = times_of(table[time])
     if id_name is not None:
         ids = np.array(table[id_name].texts())
@@ -215,11 +219,11 @@ def _frequency(table: Table, time: str, id_name: str | None) -> Frequency:
     times = np.unique(times)
     if len(times) < 2:
         raise DataError(table.path, f"column {time!r} must have at least two different times, got {len(times)}")
-    found = frequency_of(times)
-    if found is None:
+    frequency = frequency_of(times)
+    if frequency is None:
         steps = np.diff(times).astype("timedelta64[s]")
         seen = f"from {steps.min()} to {steps.max()} apart"
         raise DataError(
             table.path, f"column {time!r} has uneven times ({seen}); give --frequency, such as h or D, to average"
         )
-    return found
+    return frequency

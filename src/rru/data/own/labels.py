@@ -16,9 +16,9 @@ from rru.data.sets import SPLITS
 if TYPE_CHECKING:
     from rru.data.own import OwnData
 
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 SHOWN = 12  # classes whose counts the summary has
-LEAST = 10  # items
+MIN_ITEMS = 10  # items
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class SplitItems:
             return names
 
     def indices(self, classes: Sequence[str]) -> NDArray[Any]:
-        """Returns the index of the class of each item, (N,)."""
+        """Return the index of the class of each item, (N,)."""
         place = {name: number for number, name in enumerate(classes)}
         return np.array([place[label] for label in self.labels], np.min_scalar_type(len(classes)))
 
 
 def divided(own: "OwnData", items: Mapping[str, Items], keys: Mapping[str, Sequence[str]]) -> dict[str, SplitItems]:
-    """Returns the items of each split: a tenth of every class is held out, unless the user gave the split."""
+    """Return the items of each split: a tenth of every class is held out, unless the user gave the split."""
     _check_classes(own, items["train"])
     parts = {split: SplitItems([], []) for split in SPLITS}
     first = items["train"]
@@ -77,19 +77,19 @@ def divided(own: "OwnData", items: Mapping[str, Items], keys: Mapping[str, Seque
 def _check_classes(own: "OwnData", items: Items) -> None:
     counts = Counter(items.labels)
     where = f"column {own.options['label']!r}" if "label" in own.options else "the sub-folders"
-    if len(items.labels) < LEAST:
-        raise DataError(own.path, f"must have at least {LEAST} labelled items, got {len(items.labels)}")
+    if len(items.labels) < MIN_ITEMS:
+        raise DataError(own.path, f"must have at least {MIN_ITEMS} labelled items, got {len(items.labels)}")
     if len(counts) < 2:
         raise DataError(own.path, f"must have at least two classes in {where}, got only {next(iter(counts))!r}")
-    if len(counts) > min(MOST_CLASSES, len(items.labels) // 2):
+    if len(counts) > min(MAX_CLASSES, len(items.labels) // 2):
         many = f"{len(counts):,} different values in {len(items.labels):,} items"
         raise DataError(own.path, f"must have classes in {where}, got {many}; to predict numbers, use --target")
 
 
-def about_of(
+def about_labels(
     own: "OwnData", parts: Mapping[str, SplitItems], items: Mapping[str, Items], what: str, more: str
 ) -> dict[str, Any]:
-    """Returns what is known about labelled items: classes, balance, copies, and a summary that ends in `more`."""
+    """Return the fields of `LabelFacts` but the statistics; the summary ends in `more`."""
     classes = parts["train"].classes
     balance = {split: Counter(parts[split].labels) for split in SPLITS}
     total = {name: sum(balance[split][name] for split in SPLITS) for name in classes}
@@ -116,8 +116,8 @@ def about_of(
     summary = f"{sizes} {what} to train, validate and test ({how}); {len(classes)} classes: {counted}; {more}"
     return {
         "summary": summary,
-        "notes": notes,
-        "classes": classes,
+        "notes": tuple(notes),
+        "classes": tuple(classes),
         "balance": {split: [balance[split][name] for name in classes] for split in SPLITS},
     }
 
@@ -127,5 +127,5 @@ def _key(content: Any) -> str:
 
 
 def content_hash(content: bytes) -> str:
-    """Returns a hash by which copies are found."""
+    """Return a hash by which copies are found."""
     return hashlib.sha256(content).hexdigest()

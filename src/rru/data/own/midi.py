@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rru.data import music
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
 from rru.data.midi import FILE_LIMIT, Notes, Roll, notes_in, roll_of
-from rru.data.music import from_prepared as from_prepared
+from rru.data.own.data_json import BEATS_PER_BAR, MusicFacts
+from rru.data.own.formats import Candidate, Format
 from rru.data.own.source import files_below
 from rru.data.own.splits import by_content, described, shared
 from rru.data.sets import KEYS, SPLITS
@@ -33,11 +35,10 @@ STEP_LIMIT = 1 << 16  # of a piece
 TOTAL_LIMIT = 20_000_000  # steps of all pieces
 ZIP_LIMIT = 1 << 30  # bytes
 NAMED = 3  # skipped files that are named
-BEATS_PER_BAR = 4.0
 
 
 class _Pieces:
-    """Reads the pieces at a place, and counts what was left out."""
+    """Read the pieces at a place, and count what was left out."""
 
     def __init__(self, grid: int) -> None:
         self.grid = grid
@@ -86,7 +87,7 @@ class _Pieces:
 
 
 def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yields name and content of a MIDI file, or of those in a zip archive, in the order of their names."""
+    """Yield name and content of a MIDI file, or of those in a zip archive, in the order of their names."""
     if not zipfile.is_zipfile(path):
         yield str(path), read_file(path, FILE_LIMIT)
         return
@@ -112,14 +113,14 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def melody(roll: Roll) -> str:
-    """Returns a hash of a piece (T, 88) that is the same in every key."""
+    """Return a hash of a piece (T, 88) that is the same in every key."""
     keys = np.flatnonzero(roll.any(axis=0))
     shape = roll[:, keys[0] : keys[-1] + 1]
     return hashlib.sha256(f"{shape.shape}".encode() + np.packbits(shape).tobytes()).hexdigest()
 
 
 def prepare(own: "OwnData") -> Prepared:
-    """Reads the pieces of a folder or zip archive, divided by file."""
+    """Read the pieces of a folder or zip archive, divided by file."""
     grid = own.options.get("grid", GRID)
     splits: dict[str, list[Roll]] = {split: [] for split in SPLITS}
     keys: dict[str, list[str]] = {split: [] for split in SPLITS}
@@ -140,16 +141,16 @@ def prepare(own: "OwnData") -> Prepared:
     for split, rolls in splits.items():
         arrays[f"{split}_rolls"] = np.concatenate([np.zeros((0, KEYS), np.uint8), *rolls])
         arrays[f"{split}_offsets"] = np.cumsum([0, *map(len, rolls)], dtype=np.int64)
-    about = {
-        "statistics": {
+    facts = MusicFacts(
+        statistics={
             "pieces": [len(splits[split]) for split in SPLITS],
             "steps": [sum(map(len, splits[split])) for split in SPLITS],
         },
-        "summary": _summary(own, splits, grid, bars),
-        "notes": _notes(skipped, counts, copies, shared(keys)),
-        "beats_per_bar": bars.most_common(1)[0][0],
-    }
-    return Prepared(arrays, about)
+        summary=_summary(own, splits, grid, bars),
+        notes=tuple(_notes(skipped, counts, copies, shared(keys))),
+        beats_per_bar=bars.most_common(1)[0][0],
+    )
+    return Prepared(arrays, facts.fields())
 
 
 def _summary(own: "OwnData", splits: dict[str, list[Roll]], grid: int, bars: Counter[float]) -> str:
@@ -182,3 +183,27 @@ def _notes(skipped: list[str], counts: Counter[str], copies: int, across: dict[s
             f"{count} pieces of {split} are also in an earlier split, or the same transposed: scores look better"
         )
     return notes
+
+
+def _recognise(candidate: Candidate) -> bool:
+    path = candidate.path
+    if path.is_dir():
+        return bool(candidate.suffixes & set(SUFFIXES))
+    if candidate.start == b"MThd":
+        raise DataError(path, "is one MIDI file; give a folder with several, to train on some and test on others")
+    if path.suffix.lower() in SUFFIXES[:2] and "by" not in candidate.options:
+        raise DataError(path, "is not a MIDI file, though it is named like one; give --by characters if it is a text")
+    return candidate.start == b"PK\3\4"
+
+
+FORMAT = Format(
+    "music",
+    "MIDI files",
+    music.from_prepared,
+    prepare,
+    MusicFacts,
+    suffixes=SUFFIXES,
+    options=("grid",),
+    recognise=_recognise,
+    prepare_set=music.prepare,
+)

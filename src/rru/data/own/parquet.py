@@ -1,4 +1,4 @@
-"""Reads Parquet files with pyarrow, if it is installed."""
+"""Read Parquet files with pyarrow, if it is installed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BATCH = 20_000  # rows
 INLINE = 16  # bytes of a short text, which every cell takes
 FREE, EXPANSION = 64 << 20, 64  # bytes of long texts: these, and so many times the bytes of the file
 STRINGS = np.dtypes.StringDType()
-LARGEST = 2 << 30  # bytes of the columns, as the file declares them
+MAX_BYTES = 2 << 30  # bytes of the columns, as the file declares them
 
 
 def read(path: Path, most_columns: int, most_cells: int) -> tuple[list[str], list[NDArray[Any]]]:
-    """Returns the names of the columns and their cells: floats, datetimes or strings.
+    """Return the names of the columns and their cells: floats, datetimes or strings.
 
     A small file can hold one text a million times, so texts are counted before they are taken apart.
 
@@ -63,8 +63,10 @@ def _check_declared(path: Path, about: pyarrow.parquet.FileMetaData, columns: in
     if about.num_row_groups > most_cells // 100:
         raise DataError(path, f"has {about.num_row_groups:,} groups of rows, too many to read")
     size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
-    if size > LARGEST:
-        raise DataError(path, f"declares {size:,} bytes of columns; at most {LARGEST:,} can be read; use a part of it")
+    if size > MAX_BYTES:
+        raise DataError(
+            path, f"declares {size:,} bytes of columns; at most {MAX_BYTES:,} can be read; use a part of it"
+        )
 
 
 def _is_text(pa: Any, kind: pyarrow.DataType) -> bool:
@@ -72,7 +74,7 @@ def _is_text(pa: Any, kind: pyarrow.DataType) -> bool:
 
 
 def _long_texts(pa: Any, cells: pyarrow.Array) -> int:
-    """Returns the bytes of the texts of a column that are not short."""
+    """Return the bytes of the texts of a column that are not short."""
     from pyarrow import compute
 
     if not pa.types.is_dictionary(cells.type) or not _is_text(pa, cells.type.value_type):
@@ -83,7 +85,7 @@ def _long_texts(pa: Any, cells: pyarrow.Array) -> int:
 
 
 def _array(path: Path, name: str, cells: pyarrow.Array) -> NDArray[Any]:
-    """Returns a column as floats, datetimes or strings; raises DataError if it is something else."""
+    """Return a column as floats, datetimes or strings; raise DataError if it is something else."""
     import pyarrow as pa
     from pyarrow import compute
 

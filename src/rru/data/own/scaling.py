@@ -14,15 +14,15 @@ Places = NDArray[np.int64]
 LAST, SEASONAL, AVERAGE, GROWTH, MEAN = "last", "seasonal", "average", "growth", "mean"
 BASES = (LAST, SEASONAL, AVERAGE, GROWTH, MEAN)
 AVERAGED = 4  # seasons
-LEAST_SPAN = 8  # steps of a mean
-MOST_ORIGINS = 2000  # to compare simple forecasts on
-LEAST_LEVELS, GROWS = 1.5, 0.5  # when to forecast the logarithm
+MIN_SPAN = 8  # steps of a mean
+MAX_ORIGINS = 2000  # to compare simple forecasts on
+MIN_LEVELS, GROWS = 1.5, 0.5  # when to forecast the logarithm
 
 
 def simple_forecasts(
     base: str, values: Values, origins: Places, starts: Places, horizon: int, season: int
 ) -> NDArray[np.float64]:
-    """Returns simple forecasts (B, horizon) from `origins` (B,), the last known places in `values`.
+    """Return simple forecasts (B, horizon) from `origins` (B,), the last known places in `values`.
 
     **Arguments:**
 
@@ -41,19 +41,19 @@ def simple_forecasts(
     steps = np.arange(1, horizon + 1)
     seasons = -(-steps // season)
     places = origins[:, None] + steps - seasons * season
-    found = np.where(places >= starts[:, None], values[np.maximum(places, 0)], last)
+    seasonal = np.where(places >= starts[:, None], values[np.maximum(places, 0)], last)
     if base == SEASONAL:
-        return found
+        return seasonal
     if base == AVERAGE:
-        return _averaged(found, values, starts, places, season)
+        return _averaged(seasonal, values, starts, places, season)
     before = origins - season
     growth = _mean(values, origins, season) - _mean(values, np.maximum(before, 0), season)
-    return found + seasons * np.where(before - season + 1 >= starts, growth, 0.0)[:, None]
+    return seasonal + seasons * np.where(before - season + 1 >= starts, growth, 0.0)[:, None]
 
 
-def _averaged(found: Values, values: Values, starts: Places, places: Places, season: int) -> NDArray[np.float64]:
-    """Returns the mean over seasons of the last season (B, H) and those before it, as far as they are there."""
-    total, count = found.copy(), np.ones(found.shape)
+def _averaged(seasonal: Values, values: Values, starts: Places, places: Places, season: int) -> NDArray[np.float64]:
+    """Return the mean over seasons of the last season (B, H) and those before it, as far as they are there."""
+    total, count = seasonal.copy(), np.ones(seasonal.shape)
     for back in range(1, AVERAGED):
         there = places - back * season >= starts[:, None]
         total += np.where(there, values[np.maximum(places - back * season, 0)], 0.0)
@@ -62,15 +62,53 @@ def _averaged(found: Values, values: Values, starts: Places, places: Places, sea
 
 
 def recent_mean(values: Values, origins: Places, starts: Places, season: int) -> Values:
-    """Returns the mean (B,) of the last season before each origin, or of the last eight values if that is more."""
-    span = np.minimum(max(season, LEAST_SPAN), origins - starts + 1)
+    """Return the mean (B,) of the last season before each origin, or of the last eight values if that is more."""
+    span = np.minimum(max(season, MIN_SPAN), origins - starts + 1)
     return _mean(values, origins, span)
 
 
 def _mean(values: Values, ends: Places, span: Places | int) -> Values:
-    """Returns the means of the `span` values up to each end, itself included."""
+    """Return the means of the `span` values up to each end, itself included."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     return np.asarray((sums[ends + 1] - sums[np.maximum(ends + 1 - span, 0)]) / span)
+
+
+@dataclass(frozen=True)
+class ColumnScale:
+    """The `mean` and `deviation` of each column of sequences, in the training part."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Values) -> "ColumnScale":
+        """Find the scale of the rows (T, columns) of the training part."""
+        mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        return cls(tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], columns: int) -> "ColumnScale":
+        """Read what `fields` returned; raise ValueError if it is not for so many columns."""
+        for name in ("mean", "deviation"):
+            numbers = fields[name]
+            if not isinstance(numbers, list) or len(numbers) != columns:
+                raise ValueError(f"scale must have one {name} for each of {columns} columns")
+            if not all(math.isfinite(number) for number in numbers):
+                raise ValueError(f"scale must have finite numbers as {name}")
+        if min(fields["deviation"]) <= 0:
+            raise ValueError("scale must have positive deviations")
+        return cls(tuple(fields["mean"]), tuple(fields["deviation"]))
+
+    def fields(self) -> dict[str, list[float]]:
+        """Return JSON values."""
+        return {"mean": list(self.mean), "deviation": list(self.deviation)}
+
+    def apply(self, values: Values) -> NDArray[np.float32]:
+        """Scale a sequence (T, columns). A missing value is replaced by the one before it, or else by the mean."""
+        scaled = (values - np.array(self.mean)) / np.array(self.deviation)
+        rows = np.where(np.isnan(scaled), 0, np.arange(len(scaled))[:, None])
+        filled = np.take_along_axis(scaled, np.maximum.accumulate(rows, axis=0), axis=0)
+        return np.asarray(np.nan_to_num(filled, nan=0.0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -95,7 +133,7 @@ class Scaling:
 
     @classmethod
     def of(cls, values: Values, season: int, horizon: int, base: str, *, log: bool) -> "Scaling":
-        """Finds the scaling of the training part (T,) of a series, without missing values.
+        """Find the scaling of the training part (T,) of a series, without missing values.
 
         `log` asks for the logarithm, which a series with negative values does not have.
         """
@@ -112,7 +150,7 @@ class Scaling:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Scaling":
-        """Reads what `fields` returned; raises ValueError if a number is not finite, or not positive where it must."""
+        """Read what `fields` returned; raise ValueError if a number is not finite, or not positive where it must."""
         numbers = {name: float(fields[name]) for name in ("centre", "deviation", "spread", "unit", "naive")}
         floor = None if fields["floor"] is None else float(fields["floor"])
         wrong = [
@@ -123,22 +161,22 @@ class Scaling:
         return cls(floor, **numbers)
 
     def fields(self) -> dict[str, Any]:
-        """Returns JSON values."""
+        """Return JSON values."""
         return asdict(self)
 
 
 def transformed(values: Values, floor: float | None) -> Values:
-    """Returns the logarithm of values, at least of `floor`; the values themselves if `floor` is None."""
+    """Return the logarithm of values, at least of `floor`; the values themselves if `floor` is None."""
     return values if floor is None else np.log(np.maximum(values, floor))
 
 
 def restored(values: Values, floor: float | None) -> Values:
-    """Reverses `transformed`."""
+    """Reverse `transformed`."""
     return values if floor is None else np.exp(np.minimum(values, 700.0))
 
 
 def base_errors(base: str, values: Values, season: int, horizon: int) -> float:
-    """Returns the mean absolute error of a simple forecast on a training part."""
+    """Return the mean absolute error of a simple forecast on a training part."""
     origins, starts = _origins(values, season, horizon)
     horizon = min(horizon, len(values) - 1 - int(origins[0]))
     origins = origins[origins + horizon < len(values)]
@@ -147,20 +185,20 @@ def base_errors(base: str, values: Values, season: int, horizon: int) -> float:
 
 
 def grows_with_level(values: Values, season: int) -> bool:
-    """Returns whether the values are positive and vary more where they are higher, as for growth in per cent."""
+    """Return whether the values are positive and vary more where they are higher, as for growth in per cent."""
     if values.min() <= 0:
         return False
-    size = max(season, LEAST_SPAN, len(values) // 20)
+    size = max(season, MIN_SPAN, len(values) // 20)
     blocks = values[len(values) % size :].reshape(-1, size)
     means, spreads = blocks.mean(axis=1), np.abs(np.diff(blocks, axis=1)).mean(axis=1)
-    if len(blocks) < 4 or means.max() < LEAST_LEVELS * means.min() or spreads.min() <= 0:
+    if len(blocks) < 4 or means.max() < MIN_LEVELS * means.min() or spreads.min() <= 0:
         return False
     slope = np.polyfit(np.log(means), np.log(spreads), 1)[0]
     return bool(slope > GROWS and np.corrcoef(np.log(means), np.log(spreads))[0, 1] > GROWS)
 
 
 def found_season(values: Values, most: int) -> int:
-    """Returns the period of the strongest repetition in a series, from its autocorrelation; 1 if there is none."""
+    """Return the period of the strongest repetition in a series, from its autocorrelation; 1 if there is none."""
     changes = values - np.polyval(np.polyfit(np.arange(len(values)), values, 1), np.arange(len(values)))
     most = min(most, len(values) // 3)
     if most < 3 or not changes.any():
@@ -184,8 +222,8 @@ def _naive(values: Values, season: int) -> float:
 
 
 def _origins(values: Values, season: int, horizon: int) -> tuple[Places, Places]:
-    """Returns evenly spaced origins in a training part, and zeros."""
-    first = min(max(season, LEAST_SPAN), max(len(values) - 1 - horizon, 0))
+    """Return evenly spaced origins in a training part, and zeros."""
+    first = min(max(season, MIN_SPAN), max(len(values) - 1 - horizon, 0))
     origins = np.arange(first, max(len(values) - horizon, first + 1))
-    origins = origins[:: -(-len(origins) // MOST_ORIGINS)]
+    origins = origins[:: -(-len(origins) // MAX_ORIGINS)]
     return origins, np.zeros(len(origins), np.int64)

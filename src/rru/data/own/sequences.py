@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
-from rru.data.own.labels import Items, about_of, content_hash, divided
+from rru.data.own.data_json import SequenceFacts
+from rru.data.own.detect import is_table
+from rru.data.own.formats import Candidate, Format, Options
+from rru.data.own.labels import Items, about_labels, content_hash, divided
+from rru.data.own.scaling import ColumnScale
 from rru.data.own.table import Table, read_table
 from rru.data.sets import SPLITS, LabelledSequences, Sequences
 
@@ -22,64 +26,67 @@ if TYPE_CHECKING:
 
 
 def prepare(own: "OwnData") -> Prepared:
-    """Reads labelled sequences of numbers, and scales each column by mean and deviation of the training part."""
+    """Read the labelled sequences of a table."""
     tables = {split: read_table(place) for split, place in own.places.items()}
     columns = sequence_columns(tables["train"], own.options)
-    items = {split: _labelled(table, own.options, columns) for split, table in tables.items()}
+    return prepare_items(
+        own, {split: _labelled(table, own.options, columns) for split, table in tables.items()}, columns
+    )
+
+
+def prepare_items(own: "OwnData", items: Mapping[str, Items], columns: "SequenceColumns") -> Prepared:
+    """Divide labelled sequences (T, columns), and scale each column by mean and deviation of the training part."""
     flat = _constant(items["train"], columns)
     if items["train"].contents and len(flat) == len(columns.names):
         raise DataError(own.path, f"must have columns whose numbers differ; always the same: {', '.join(flat[:5])}")
     keys = {split: [content_hash(values.tobytes()) for values in some.contents] for split, some in items.items()}
     parts = divided(own, items, keys)
-    training = np.concatenate(parts["train"].contents)  # (steps, columns)
-    mean, deviation = np.nanmean(training, axis=0), np.nanstd(training, axis=0)
-    scale = {"mean": mean.tolist(), "deviation": np.where(deviation > 0, deviation, 1.0).tolist()}
+    scale = ColumnScale.of(np.concatenate(parts["train"].contents))
     classes = parts["train"].classes
     arrays: dict[str, NDArray[Any]] = {}
     for split, part in parts.items():
-        arrays[f"{split}_values"] = np.concatenate([scaled(each, scale) for each in part.contents])
+        arrays[f"{split}_values"] = np.concatenate([scale.apply(each) for each in part.contents])
         arrays[f"{split}_offsets"] = np.cumsum([0, *map(len, part.contents)], dtype=np.int64)
         arrays[f"{split}_labels"] = part.indices(classes).astype(np.int64)
-    missing = sum(int(np.isnan(each).sum()) for part in parts.values() for each in part.contents)
-    lengths = [len(each) for part in parts.values() for each in part.contents]
-    steps = f"{min(lengths):,} to {max(lengths):,} steps" if min(lengths) < max(lengths) else f"{lengths[0]:,} steps"
-    named = ", ".join(columns.names[:5]) + (", ..." if len(columns.names) > 5 else "")
-    more = (
-        f"{steps} of {len(columns.names)} column{'s'[: len(columns.names) > 1]} ({named}); {missing:,} values missing"
+    contents = [values for part in parts.values() for values in part.contents]
+    labels = about_labels(own, parts, items, "sequences", _described(contents, columns.names))
+    constant = tuple(f"column {name} always has the same value, so it says nothing" for name in flat[:3])
+    facts = SequenceFacts(
+        **labels | {"notes": (*labels["notes"], *constant)},
+        statistics={
+            "columns": len(columns.names),
+            "sequences": [len(parts[split].contents) for split in SPLITS],
+            "steps": [int(arrays[f"{split}_offsets"][-1]) for split in SPLITS],
+            "longest": max(map(len, parts["train"].contents)),
+            "classes": len(classes),
+        },
+        columns=columns.names,
+        scale=scale,
+        wide=columns.wide,
     )
-    about = about_of(own, parts, items, "sequences", more)
-    about["notes"] += [f"column {name} always has the same value, so it says nothing" for name in flat[:3]]
-    about["statistics"] = {
-        "columns": len(columns.names),
-        "sequences": [len(parts[split].contents) for split in SPLITS],
-        "steps": [int(arrays[f"{split}_offsets"][-1]) for split in SPLITS],
-        "longest": max(map(len, parts["train"].contents)),
-        "classes": len(classes),
-    }
-    return Prepared(arrays, about | {"columns": list(columns.names), "scale": scale, "wide": columns.wide})
+    return Prepared(arrays, facts.fields())
+
+
+def _described(contents: Sequence[NDArray[np.float64]], names: Sequence[str]) -> str:
+    """Describe sequences (T, columns): their lengths, columns and missing values."""
+    lengths, missing = [len(values) for values in contents], sum(int(np.isnan(values).sum()) for values in contents)
+    steps = f"{min(lengths):,} to {max(lengths):,} steps" if min(lengths) < max(lengths) else f"{lengths[0]:,} steps"
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return f"{steps} of {len(names)} column{'s'[: len(names) > 1]} ({shown}); {missing:,} values missing"
 
 
 def _constant(items: Items, columns: "SequenceColumns") -> list[str]:
-    """Returns the names of the columns that always have the same value."""
+    """Return the names of the columns that always have the same value."""
     values = np.concatenate(items.contents) if items.contents else np.zeros((0, len(columns.names)))
     same = [len(np.unique(column[~np.isnan(column)])) < 2 for column in values.T]
-    return [name for name, one in zip(columns.names, same, strict=True) if one]
+    return [name for name, is_constant in zip(columns.names, same, strict=True) if is_constant]
 
 
 def from_prepared(ready: Prepared) -> Sequences:
-    """Builds the data set from cached arrays."""
+    """Build the data set from cached arrays."""
     names = ("values", "offsets", "labels")
     splits = {split: LabelledSequences(*(ready.arrays[f"{split}_{name}"] for name in names)) for split in SPLITS}
     return Sequences(**splits, classes=tuple(ready.about["classes"]))
-
-
-def scaled(values: NDArray[np.float64], scale: Mapping[str, Sequence[float]]) -> NDArray[np.float32]:
-    """Scales a sequence (T, columns). A missing value is replaced by the one before it, or else by the mean."""
-    done = (values - np.array(scale["mean"])) / np.array(scale["deviation"])
-    rows = np.where(np.isnan(done), 0, np.arange(len(done))[:, None])
-    done = np.take_along_axis(done, np.maximum.accumulate(rows, axis=0), axis=0)
-    filled: NDArray[np.float32] = np.nan_to_num(done, nan=0.0).astype(np.float32)
-    return filled
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,8 @@ class SequenceColumns:
         return ("value",) if self.wide else self.read
 
 
-def sequence_columns(table: Table, options: Mapping[str, Any]) -> SequenceColumns:
-    """Returns the columns to read: those the user named, else all with numbers."""
+def sequence_columns(table: Table, options: Options) -> SequenceColumns:
+    """Return the columns to read: those the user named, else all with numbers."""
     wide = options.get("sequence") is None
     special = [options[name] for name in ("label", "sequence", "time") if options.get(name) is not None]
     for name in special:
@@ -114,45 +121,60 @@ def sequence_columns(table: Table, options: Mapping[str, Any]) -> SequenceColumn
 
 
 def sequences_in(
-    table: Table, options: Mapping[str, Any], columns: SequenceColumns
+    table: Table, options: Options, columns: SequenceColumns
 ) -> list[tuple[str, NDArray[np.float64], NDArray[np.int64]]]:
-    """Returns the name, the values (T, columns) and the rows of each sequence in a table."""
+    """Return the name, the values (T, columns) and the rows of each sequence in a table."""
     values = np.stack([table[name].numbers() for name in columns.read], axis=1)  # (rows, columns)
     if columns.wide:
         lengths = [int(np.flatnonzero(~np.isnan(row))[-1]) + 1 if (~np.isnan(row)).any() else 0 for row in values]
         return [(str(row + 1), values[row, :length, None], np.array([row])) for row, length in enumerate(lengths)]
-    found = []
+    sequences = []
     for name, rows in _groups(table[options["sequence"]].texts()):
         if (time := options.get("time")) is not None:
             column = table[time]
             when = column.numbers() if column.kind == "number" else column.times()
             rows = rows[np.argsort(when[rows], kind="stable")]
-        found.append((name, values[rows], rows))
-    return found
+        sequences.append((name, values[rows], rows))
+    return sequences
 
 
-def _labelled(table: Table, options: Mapping[str, Any], columns: SequenceColumns) -> Items:
+def _labelled(table: Table, options: Options, columns: SequenceColumns) -> Items:
     label = table[options["label"]]
     labels = label.texts()
     contents, names, left_out = [], [], 0
     for name, values, rows in sequences_in(table, options, columns):
-        its = {labels[row] for row in rows.tolist()}
-        if len(its) > 1:
-            some = " and ".join(repr(each) for each in sorted(its)[:2])
+        own_labels = {labels[row] for row in rows.tolist()}
+        if len(own_labels) > 1:
+            some = " and ".join(repr(each) for each in sorted(own_labels)[:2])
             raise DataError(table.path, f"sequence {name!r} must have one label in {label.name!r}, got {some}")
-        (one,) = its
-        if not one or np.isnan(values).all():
+        (class_name,) = own_labels
+        if not class_name or np.isnan(values).all():
             left_out += 1
             continue
         contents.append(values)
-        names.append(one)
+        names.append(class_name)
     return Items(contents, names, left_out)
 
 
 def _groups(names: Sequence[str]) -> list[tuple[str, NDArray[np.int64]]]:
-    """Returns the rows of each name, in the order of their first row; rows without a name are left out."""
+    """Return the rows of each name, in the order of their first row; rows without a name are left out."""
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         if name:
             rows.setdefault(name, []).append(row)
     return [(name, np.array(some, np.int64)) for name, some in rows.items()]
+
+
+def _recognise(candidate: Candidate) -> bool:
+    return is_table(candidate) and "label" in candidate.options and "text" not in candidate.options
+
+
+FORMAT = Format(
+    "sequences",
+    "sequences of numbers with labels",
+    from_prepared,
+    prepare,
+    SequenceFacts,
+    options=("label", "sequence", "time", "columns"),
+    recognise=_recognise,
+)

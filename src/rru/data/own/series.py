@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,10 @@ from numpy.typing import NDArray
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
 from rru.data.own.columns import Layout, find_layout
-from rru.data.own.regular import One, read_series
+from rru.data.own.data_json import SeriesFacts
+from rru.data.own.detect import is_table
+from rru.data.own.formats import Candidate, Format, Options
+from rru.data.own.resampling import RegularSeries, read_series
 from rru.data.own.scaling import (
     AVERAGE,
     BASES,
@@ -27,8 +31,8 @@ from rru.data.sets import SPLITS, Series
 if TYPE_CHECKING:
     from rru.data.own import OwnData
 
-LEAST_TRAINING = 4  # steps of the training part before its last horizon
-LONGEST_SEASON = 400  # steps, where it is not known from the frequency
+MIN_TRAINING = 4  # steps of the training part before its last horizon
+MAX_SEASON = 400  # steps, where it is not known from the frequency
 
 
 @dataclass(frozen=True)
@@ -40,88 +44,90 @@ class Parts:
 
 
 def prepare(own: "OwnData") -> Prepared:
-    """Reads the series, splits them by position, and finds season and scaling from the training parts."""
+    """Read the series, split them by position, and find season and scaling from the training parts."""
     horizon = int(own.options["horizon"])
     tables = {split: read_table(path) for split, path in own.places.items()}
     layout = find_layout(tables["train"], own.options)
     parts = {split: read_series(table, layout) for split, table in tables.items()}
     all_series, splits, notes = _joined(own, parts, layout)
-    kept = [
-        (one, at)
-        for one, at in zip(all_series, splits, strict=True)
-        if np.ptp(one.values[: at.valid][one.observed[: at.valid]])
+    changing = [
+        (series, at)
+        for series, at in zip(all_series, splits, strict=True)
+        if np.ptp(series.values[: at.valid][series.observed[: at.valid]])
     ]
-    if not kept:
+    if not changing:
         raise DataError(own.path, f"column {layout.target!r} does not change in its training part: nothing to forecast")
-    if left := len(all_series) - len(kept):
+    if left := len(all_series) - len(changing):
         notes.append(f"{left:,} series do not change in their training part and are left out")
-    all_series, splits = [one for one, _ in kept], [at for _, at in kept]
-    training = [one.values[: at.valid] for one, at in zip(all_series, splits, strict=True)]
+    all_series, splits = [series for series, _ in changing], [at for _, at in changing]
+    training = [series.values[: at.valid] for series, at in zip(all_series, splits, strict=True)]
     season, why = _season(layout, training, own.options.get("season"))
     log = _most(grows_with_level(values, season) for values in training)
     base = _best_base(training, season, horizon, log=log)
     scalings = [Scaling.of(values, season, horizon, base, log=log) for values in training]
-    layout = layout.scaled([one.inputs[: at.valid] for one, at in zip(all_series, splits, strict=True)])
-    about = {
-        "layout": layout.fields(),
-        "horizon": horizon,
-        "season": season,
-        "base": base,
-        "series": {one.name: scaling.fields() for one, scaling in zip(all_series, scalings, strict=True)},
-        "statistics": _statistics(all_series, splits) | {"horizon": horizon, "season": season, "inputs": layout.size},
-        "summary": _summary(layout, all_series, splits, horizon, why),
-        "notes": [*notes, *_notes(layout, all_series, tables["train"].names, log)],
-    }
+    layout = layout.scaled([series.inputs[: at.valid] for series, at in zip(all_series, splits, strict=True)])
+    counts = _statistics(all_series, splits) | {"horizon": horizon, "season": season, "inputs": layout.size}
+    facts = SeriesFacts(
+        layout=layout,
+        horizon=horizon,
+        season=season,
+        base=base,
+        series={series.name: scaling for series, scaling in zip(all_series, scalings, strict=True)},
+        statistics=counts,
+        summary=_summary(layout, all_series, splits, horizon, why),
+        notes=(*notes, *_notes(layout, all_series, tables["train"].names, log)),
+    )
     arrays = {
-        "values": np.concatenate([one.values for one in all_series]),
-        "observed": np.concatenate([one.observed for one in all_series]),
-        "inputs": np.concatenate([layout.standardized(one.inputs[: len(one.values)]) for one in all_series]),
-        "lengths": np.array([len(one.values) for one in all_series], np.int64),
+        "values": np.concatenate([series.values for series in all_series]),
+        "observed": np.concatenate([series.observed for series in all_series]),
+        "inputs": np.concatenate([layout.standardized(series.inputs[: len(series.values)]) for series in all_series]),
+        "lengths": np.array([len(series.values) for series in all_series], np.int64),
         "splits": np.array([(at.valid, at.test) for at in splits], np.int64),
     }
-    return Prepared(arrays, about)
+    return Prepared(arrays, facts.fields())
 
 
 def from_prepared(ready: Prepared) -> Series:
-    """Makes the data set from the arrays."""
-    return Series(**{name: np.asarray(array) for name, array in ready.arrays.items()}, about=ready.about)
+    """Build the data set from prepared arrays."""
+    facts = SeriesFacts.of(ready.about)
+    return Series(**{name: np.asarray(array) for name, array in ready.arrays.items()}, facts=facts)
 
 
 def _joined(
-    own: "OwnData", parts: Mapping[str, Mapping[str, One]], layout: Layout
-) -> tuple[list[One], list[Parts], list[str]]:
-    """Returns every series with where its parts begin: where the user's files end, else the last tenths."""
-    joined, splits, notes, horizon = list[One](), list[Parts](), list[str](), int(own.options["horizon"])
+    own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]], layout: Layout
+) -> tuple[list[RegularSeries], list[Parts], list[str]]:
+    """Return every series with where its parts begin: where the user's files end, else the last tenths."""
+    joined, splits, notes, horizon = list[RegularSeries](), list[Parts](), list[str](), int(own.options["horizon"])
     if "valid" in parts and "test" not in parts:
         raise DataError(own.places["valid"], "of series needs --test too: the test comes after validation in time")
-    for name, one in parts["train"].items():
-        held = max(len(one.values) // 10, horizon)
-        if own.missing and held > len(one.values) // 10:
+    for name, series in parts["train"].items():
+        held = max(len(series.values) // 10, horizon)
+        if own.missing and held > len(series.values) // 10:
             note = f"validation and test have {held:,} steps each, a horizon, where a tenth would be less"
             notes += [] if note in notes else [note]
-        lengths = {"train": len(one.values) - held * len(own.missing)} | dict.fromkeys(own.missing, held)
+        lengths = {"train": len(series.values) - held * len(own.missing)} | dict.fromkeys(own.missing, held)
         for split in SPLITS[1:]:
             if split in parts:
                 if name not in parts[split]:
                     raise DataError(own.places[split], f"has no series {name!r}, which {own.path} has")
-                before = len(one.values)
-                one = one.followed_by(parts[split][name], layout, own.places[split])
-                lengths[split] = len(one.values) - before
-        if lengths["train"] < horizon + LEAST_TRAINING:
-            most = (len(one.values) - LEAST_TRAINING) // 3
+                before = len(series.values)
+                series = series.followed_by(parts[split][name], layout, own.places[split])
+                lengths[split] = len(series.values) - before
+        if lengths["train"] < horizon + MIN_TRAINING:
+            most = (len(series.values) - MIN_TRAINING) // 3
             much = f"horizon must be at most {most}" if most > 0 else "it must have more steps"
             which = f"series {name!r} has" if name else "has"
             steps = (
-                f"{which} {len(one.values):,} steps, too few to train, validate and test with a horizon of {horizon}"
+                f"{which} {len(series.values):,} steps, too few to train, validate and test with a horizon of {horizon}"
             )
             raise DataError(own.path, f"{steps}; {much}")
-        joined.append(one)
+        joined.append(series)
         splits.append(Parts(lengths["train"], lengths["train"] + lengths["valid"]))
     return joined, splits, notes
 
 
 def _season(layout: Layout, training: list[NDArray[np.float64]], given: int | None) -> tuple[int, str]:
-    """Returns the season, and where it is from."""
+    """Return the season, and where it is from."""
     longest = max(map(len, training))
     if given is not None:
         if given >= longest:
@@ -130,8 +136,8 @@ def _season(layout: Layout, training: list[NDArray[np.float64]], given: int | No
     usual = 1 if layout.frequency is None else layout.frequency.season
     if usual > 1 and 2 * usual <= longest:
         return usual, f"season {usual} by the frequency"
-    found = int(np.median([found_season(values, LONGEST_SEASON) for values in training]))
-    return (found, f"season {found} found by autocorrelation") if found > 1 else (1, "no season")
+    season = int(np.median([found_season(values, MAX_SEASON) for values in training]))
+    return (season, f"season {season} found by autocorrelation") if season > 1 else (1, "no season")
 
 
 def _most(answers: Iterable[bool]) -> bool:
@@ -140,27 +146,31 @@ def _most(answers: Iterable[bool]) -> bool:
 
 
 def _best_base(training: list[NDArray[np.float64]], season: int, horizon: int, *, log: bool) -> str:
-    """Returns the simple forecast with the least error, on average over the series, relative to the others."""
+    """Return the simple forecast with the least error, on average over the series, relative to the others."""
     errors: dict[str, float] = {}
     bases = [base for base in BASES if season > 1 or base not in (AVERAGE, GROWTH)]
     for values in training:
         scaled = transformed(values, values.min() / 10 if log and values.min() > 0 else None)
-        found = {base: base_errors(base, scaled, season, horizon) for base in bases}
-        best = min(found.values()) or 1.0
+        base_error = {base: base_errors(base, scaled, season, horizon) for base in bases}
+        best = min(base_error.values()) or 1.0
         for base in bases:
-            errors[base] = errors.get(base, 0.0) + found[base] / best
+            errors[base] = errors.get(base, 0.0) + base_error[base] / best
     return min(errors, key=lambda base: errors[base])
 
 
-def _statistics(all_series: list[One], splits: list[Parts]) -> dict[str, Any]:
+def _statistics(all_series: list[RegularSeries], splits: list[Parts]) -> dict[str, Any]:
     counts = [
-        (at.valid, at.test - at.valid, len(one.values) - at.test) for one, at in zip(all_series, splits, strict=True)
+        (at.valid, at.test - at.valid, len(series.values) - at.test)
+        for series, at in zip(all_series, splits, strict=True)
     ]
     return {"series": len(all_series), "steps": [int(number) for number in np.sum(counts, axis=0)]}
 
 
-def _summary(layout: Layout, all_series: list[One], splits: list[Parts], horizon: int, season: str) -> str:
-    steps, observed = sum(len(one.values) for one in all_series), sum(int(one.observed.sum()) for one in all_series)
+def _summary(layout: Layout, all_series: list[RegularSeries], splits: list[Parts], horizon: int, season: str) -> str:
+    steps, observed = (
+        sum(len(series.values) for series in all_series),
+        sum(int(series.observed.sum()) for series in all_series),
+    )
     rate = "steps without times" if layout.frequency is None else str(layout.frequency)
     many = f"{len(all_series):,} series of {layout.target!r} by {layout.id!r}" if layout.id else repr(layout.target)
     gaps = f"{steps - observed:,} of them missing, " if observed < steps else ""
@@ -170,8 +180,8 @@ def _summary(layout: Layout, all_series: list[One], splits: list[Parts], horizon
     return f"{many}{inputs}; {steps:,} steps, {gaps}{rate}, {season}; forecasts {horizon}; {split}"
 
 
-def _notes(layout: Layout, all_series: list[One], names: tuple[str, ...], log: bool) -> list[str]:
-    notes = list(dict.fromkeys(note for one in all_series for note in one.notes))
+def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], log: bool) -> list[str]:
+    notes = list(dict.fromkeys(note for series in all_series for note in series.notes))
     if log:
         notes.append(f"{layout.target!r} varies more where it is higher: the model sees its logarithm")
     used = {layout.target, layout.time, layout.id, *layout.past, *layout.known}
@@ -179,3 +189,28 @@ def _notes(layout: Layout, all_series: list[One], names: tuple[str, ...], log: b
         shown = ", ".join(unused[:8]) + (", ..." if len(unused) > 8 else "")
         notes.append(f"columns not used: {shown} (to use them, give --columns, or --known if known in advance)")
     return notes
+
+
+def _recognise(candidate: Candidate) -> bool:
+    return is_table(candidate) and "target" in candidate.options
+
+
+def _complete(path: Path, options: Options) -> Options:
+    if "horizon" not in options:
+        raise ValueError("--horizon must be given with --target: number of steps to forecast")
+    for name in ("horizon", "season"):
+        if options.get(name, 1) < 1:
+            raise ValueError(f"{name} must be at least 1, got {options[name]}")
+    return {name: value for name, value in options.items() if name != "calendar" or value}
+
+
+FORMAT = Format(
+    "series",
+    "series to forecast",
+    from_prepared,
+    prepare,
+    SeriesFacts,
+    options=("target", "horizon", "id", "time", "columns", "known", "calendar", "frequency", "season"),
+    complete=_complete,
+    recognise=_recognise,
+)

@@ -1,4 +1,4 @@
-"""Finds the files of a user's data, and takes their fingerprint: how large they are and what is in them."""
+"""Find the files of a user's data, and takes their fingerprint: how large they are and what is in them."""
 
 import hashlib
 import stat
@@ -11,7 +11,7 @@ from rru.data.streams import data_errors
 from rru.data.tar import CHUNK
 from rru.files import walk
 
-MOST_FILES = 500_000
+MAX_FILES = 500_000
 Suffixes = Sequence[str]
 
 
@@ -24,11 +24,11 @@ class Fingerprint:
 
 
 def files_below(path: Path, suffixes: Suffixes) -> list[Path]:
-    """Returns the files below a folder with one of the suffixes, sorted by name. Links and hidden files are left out.
+    """Return the files below a folder with one of the suffixes, sorted by name. Links and hidden files are left out.
 
     A suffix may be empty, for names without one. Raises DataError if there are none, or too many.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     links = 0
     with data_errors(path):
         for folder, names in walk(path):
@@ -39,44 +39,44 @@ def files_below(path: Path, suffixes: Suffixes) -> list[Path]:
                 mode = file.lstat().st_mode
                 links += stat.S_ISLNK(mode)
                 if stat.S_ISREG(mode):
-                    found.append(file)
-            if len(found) > MOST_FILES:
-                raise DataError(path, f"must have at most {MOST_FILES:,} files")
-    if not found:
+                    files.append(file)
+            if len(files) > MAX_FILES:
+                raise DataError(path, f"must have at most {MAX_FILES:,} files")
+    if not files:
         wanted = " or ".join(suffix or "no suffix" for suffix in suffixes)
         got = f"only {links:,} links, which are not followed; copy the files there" if links else "none"
         raise DataError(path, f"must have files with {wanted}, got {got}")
-    return sorted(found, key=lambda file: file.relative_to(path).as_posix())
+    return sorted(files, key=lambda file: file.relative_to(path).as_posix())
 
 
 def check_place(path: Path) -> None:
-    """Raises DataError unless the path is a file with something in it, or a folder, and its name is text."""
+    """Raise DataError unless the path is a file with something in it, or a folder, and its name is text."""
     if any(
         "\ud800" <= letter <= "\udfff" for letter in str(path)
     ):  # bytes that are not UTF-8; a config cannot hold them
         raise DataError(path, "must have a name in UTF-8; rename it")
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or error})") from error
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return
-    if not stat.S_ISREG(found.st_mode):  # reading a pipe or device would wait, or never end
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe or device would wait, or never end
         raise DataError(path, "must be a file or a folder, is a pipe or a device")
-    if not found.st_size:
+    if not status.st_size:
         raise DataError(path, "is empty; give a file with text, a table or music in it")
 
 
 def fingerprint(path: Path, suffixes: Suffixes) -> Fingerprint:
-    """Returns the fingerprint of a file, or of the files with these suffixes below a folder."""
+    """Return the fingerprint of a file, or of the files with these suffixes below a folder."""
     check_place(path)
     if not path.is_dir():
         return _of_file(path)
     size, digest = 0, hashlib.sha256()
     for file in files_below(path, suffixes):
-        one = _of_file(file)
-        size += one.size
-        digest.update(f"{file.relative_to(path).as_posix()}\0{one.hash}\n".encode(errors="surrogateescape"))
+        part = _of_file(file)
+        size += part.size
+        digest.update(f"{file.relative_to(path).as_posix()}\0{part.hash}\n".encode(errors="surrogateescape"))
     return Fingerprint(size, digest.hexdigest())
 
 
@@ -90,10 +90,10 @@ def _of_file(path: Path) -> Fingerprint:
 
 
 def chunks(path: Path, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-    """Yields the bytes of a file from `start` up to `end`, a few at a time."""
+    """Yield the bytes of a file from `start` up to `end`, a few at a time."""
     with path.open("rb") as file:
         file.seek(start)
-        left = end - start if end is not None else None
-        while chunk := file.read(CHUNK if left is None else min(CHUNK, left)):
-            left = None if left is None else left - len(chunk)
+        remaining = end - start if end is not None else None
+        while chunk := file.read(CHUNK if remaining is None else min(CHUNK, remaining)):
+            remaining = None if remaining is None else remaining - len(chunk)
             yield chunk

@@ -1,4 +1,4 @@
-"""Divides a user's data into training, validation and test parts, as a function of its content alone."""
+"""Divide a user's data into training, validation and test parts, as a function of its content alone."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,11 +10,11 @@ from rru.data.sets import SPLITS
 HELD_OUT = 0.1  # the share of the data that validation and test have each
 NEAR = 1 << 16  # bytes: how far a cut may move to the end of a line, in a text of more than fifty times as many
 NEAR_SHARE = 50  # in a smaller text, a fiftieth of it
-LONGEST_CHARACTER = 4  # bytes, in UTF-8
+MAX_CHARACTER = 4  # bytes, in UTF-8
 
 
 def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: str) -> list[str]:
-    """Returns the split of each item. Items with the same key, such as copies, come into the same split.
+    """Return the split of each item. Items with the same key, such as copies, come into the same split.
 
     **Arguments:**
 
@@ -38,7 +38,7 @@ def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: st
 
 
 def stratified(keys: Sequence[str], labels: Sequence[int], missing: Iterable[str]) -> list[str]:
-    """Returns the split of each item, a tenth of every class in each split that is missing.
+    """Return the split of each item, a tenth of every class in each split that is missing.
 
     A class with too few different items to be held out is only trained on.
     """
@@ -59,13 +59,13 @@ def stratified(keys: Sequence[str], labels: Sequence[int], missing: Iterable[str
 
 
 def by_position(path: Path, size: int, missing: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Returns the first and last byte of each part of a text: first training, then validation, then test.
+    """Return the first and last byte of each part of a text: first training, then validation, then test.
 
     A cut is moved to the end of a line, if one is near, or else to the end of a word or character.
     """
     missing = tuple(missing)
     shares = [HELD_OUT * (len(missing) - number) for number in range(len(missing))]
-    near = min(NEAR, max(size // NEAR_SHARE, LONGEST_CHARACTER))
+    near = min(NEAR, max(size // NEAR_SHARE, MAX_CHARACTER))
     cuts = [0, *(_cut(path, size - round(size * share), near) for share in shares), size]
     parts = zip(("train", *missing), cuts[:-1], cuts[1:], strict=True)
     return {split: (start, end) for split, start, end in parts}
@@ -78,11 +78,11 @@ def _cut(path: Path, position: int, near: int) -> int:
     for mark in (b"\n", b" "):
         if (at := after.find(mark)) >= 0:
             return position + at + 1
-    return position + next((at for at, byte in enumerate(after[:LONGEST_CHARACTER]) if byte & 0xC0 != 0x80), 0)
+    return position + next((at for at, byte in enumerate(after[:MAX_CHARACTER]) if byte & 0xC0 != 0x80), 0)
 
 
 def described(given: Collection[str], how: str) -> str:
-    """Describes how data was divided: `how`, except for the splits that the user gave."""
+    """Describe how data was divided: `how`, except for the splits that the user gave."""
     named = " and ".join(split for split in ("valid", "test") if split in given)
     if not named:
         return how
@@ -90,10 +90,10 @@ def described(given: Collection[str], how: str) -> str:
 
 
 def shared(keys: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Returns how many items of `valid` and `test` have a key that is also in an earlier split."""
+    """Return how many items of `valid` and `test` have a key that is also in an earlier split."""
     seen: set[str] = set()
-    found = {}
+    counts = {}
     for split in SPLITS:
-        found[split] = sum(key in seen for key in keys[split])
+        counts[split] = sum(key in seen for key in keys[split])
         seen.update(keys[split])
-    return {split: count for split, count in found.items() if count}
+    return {split: count for split, count in counts.items() if count}

@@ -1,4 +1,4 @@
-"""Reads tables: CSV and TSV files, and Parquet where pyarrow is installed.
+"""Read tables: CSV and TSV files, and Parquet where pyarrow is installed.
 
 ```python
 table = read_table("energy.csv")
@@ -25,15 +25,15 @@ from rru.suggestions import did_you_mean
 
 FILE_LIMIT = 4 << 30  # bytes
 LINE_LIMIT = 4 << 20  # bytes
-MOST_COLUMNS = 4096
-MOST_CELLS = 60_000_000
+MAX_COLUMNS = 4096
+MAX_CELLS = 60_000_000
 CHUNK_ROWS = 20_000
 SAMPLE_LINES, SAMPLE_SIZE = 50, 1 << 16  # lines and about as many characters to find the delimiter in
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MISSING = frozenset(("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "-", "--", "?", ".", "inf", "-inf"))
-LARGEST = 1e30  # of a number: its scaled value must fit float32
-MOST_CATEGORIES = 1000
-LONGEST_CATEGORY = 100  # characters
+MAX_NUMBER = 1e30  # of a number: its scaled value must fit float32
+MAX_CATEGORIES = 1000
+MAX_CATEGORY = 100  # characters
 STRINGS = np.dtypes.StringDType()  # 16 bytes for a short text
 
 
@@ -78,22 +78,24 @@ class Column:
             if self.cells.dtype.kind == "M" or times.parse(known)[1] is None:
                 return "time"
         different = set(texts) - {""}
-        few = len(different) <= min(MOST_CATEGORIES, max(len(texts) // 2, 20))
-        return "category" if few and max(map(len, different)) <= LONGEST_CATEGORY else "text"
+        few = len(different) <= min(MAX_CATEGORIES, max(len(texts) // 2, 20))
+        return "category" if few and max(map(len, different)) <= MAX_CATEGORY else "text"
 
     def numbers(self) -> NDArray[np.float64]:
-        """Returns the cells (rows,) as numbers, NaN where missing; raises DataError at the first that is unusable."""
+        """Return the cells (rows,) as numbers, NaN where missing; raise DataError at the first that is unusable."""
         numbers, wrong = self._as_numbers
         if wrong is not None:
             raise self.error(wrong, f"column {self.name!r} must have numbers, got {self._shown(wrong)}")
-        if (large := np.abs(numbers) > LARGEST).any():
+        if (large := np.abs(numbers) > MAX_NUMBER).any():
             row = int(large.argmax())
-            reason = f"column {self.name!r} must have numbers from -{LARGEST:g} to {LARGEST:g}, got {self._shown(row)}"
+            reason = (
+                f"column {self.name!r} must have numbers from -{MAX_NUMBER:g} to {MAX_NUMBER:g}, got {self._shown(row)}"
+            )
             raise self.error(row, reason)
         return numbers
 
     def times(self) -> NDArray[np.datetime64]:
-        """Returns the cells (rows,) as UTC times in microseconds; raises DataError at the first that is not one."""
+        """Return the cells (rows,) as UTC times in microseconds; raise DataError at the first that is not one."""
         found, wrong = self._as_times
         if wrong is not None:
             reason = f"column {self.name!r} must have times such as {times.EXAMPLES}, got {self._shown(wrong)}"
@@ -101,7 +103,7 @@ class Column:
         return found
 
     def texts(self) -> list[str]:
-        """Returns the cells as texts, empty where missing."""
+        """Return the cells as texts, empty where missing."""
         if self.cells.dtype.kind == "f":
             cells = [f"{cell:.15g}" for cell in self.cells.tolist()]
         else:
@@ -109,7 +111,7 @@ class Column:
         return ["" if gone else cell for cell, gone in zip(cells, self.missing.tolist(), strict=True)]
 
     def error(self, row: int, reason: str) -> DataError:
-        """Returns the error to raise about a row."""
+        """Return the error to raise about a row."""
         return DataError(self.file, reason, f"line {self.lines[row]}")
 
     def _shown(self, row: int) -> str:
@@ -163,7 +165,7 @@ class Table:
         return len(next(iter(self._columns.values())).cells)
 
     def __getitem__(self, name: str) -> Column:
-        """Returns a column; raises DataError, which lists all names, if there is none."""
+        """Return a column; raise DataError, which lists all names, if there is none."""
         if name not in self._columns:
             names = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
             hint = did_you_mean(name, self.names)
@@ -179,7 +181,7 @@ class Table:
 
 
 def read_table(path: Path | str, *, least: int = 2) -> Table:
-    """Reads a CSV or TSV file, or a Parquet file if pyarrow is installed.
+    """Read a CSV or TSV file, or a Parquet file if pyarrow is installed.
 
     The first line must have the names of the columns. The delimiter (comma, semicolon, tab or bar) is found from the
     first lines. With semicolons, numbers may have decimal commas. Raises DataError if the file is not a table, has
@@ -189,7 +191,7 @@ def read_table(path: Path | str, *, least: int = 2) -> Table:
     size = checked_size(path, FILE_LIMIT)
     with data_errors(path), path.open("rb") as file:
         if file.read(4) == parquet.MAGIC:
-            names, cells = parquet.read(path, MOST_COLUMNS, MOST_CELLS)
+            names, cells = parquet.read(path, MAX_COLUMNS, MAX_CELLS)
             form, lines, comma = "Parquet", np.arange(1, len(cells[0]) + 1), False
         else:
             file.seek(0)
@@ -205,7 +207,7 @@ def read_table(path: Path | str, *, least: int = 2) -> Table:
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
-    """Yields the lines of a text file, decoded; raises DataError if it is not text."""
+    """Yield the lines of a text file, decoded; raise DataError if it is not text."""
     for number in itertools.count(1):
         line = file.readline(LINE_LIMIT + 1)
         if not line:
@@ -225,7 +227,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
 
 
 def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows with their line numbers, without empty lines; in a single column they are missing values."""
+    """Yield the rows with their line numbers, without empty lines; in a single column they are missing values."""
     reader = csv.reader(lines, delimiter=delimiter or "\x1f", skipinitialspace=True, strict=True)
     began = False
     while True:
@@ -244,7 +246,7 @@ def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[in
 
 
 def _delimiter(path: Path, file: IO[bytes]) -> str:
-    """Returns the delimiter that divides the first lines into the same number of columns; empty if there is none."""
+    """Return the delimiter that divides the first lines into the same number of columns; empty if there is none."""
     head: list[str] = []
     for line in itertools.islice(_lines(path, file), SAMPLE_LINES):
         head.append(line)
@@ -265,7 +267,7 @@ def _delimiter(path: Path, file: IO[bytes]) -> str:
 
 
 def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[NDArray[Any]], NDArray[np.int64]]:
-    """Returns the names of the columns, their cells, and the line of each row."""
+    """Return the names of the columns, their cells, and the line of each row."""
     all_rows = _rows(path, _lines(path, file), delimiter)
     names = _names(path, next(all_rows)[1])
     rows = _even(path, all_rows, names, delimiter)
@@ -274,8 +276,8 @@ def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[
     total = 0
     while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
         total += len(chunk)
-        if total * len(names) > MOST_CELLS:
-            raise DataError(path, f"has more than {MOST_CELLS:,} cells; use a part of it")
+        if total * len(names) > MAX_CELLS:
+            raise DataError(path, f"has more than {MAX_CELLS:,} cells; use a part of it")
         lines.append(np.array([line for line, _ in chunk], np.int64))
         for column, cells in zip(chunks, zip(*(row for _, row in chunk), strict=True), strict=True):
             column.append(np.array([cell.strip() for cell in cells], STRINGS))
@@ -286,7 +288,7 @@ def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[
 def _even(
     path: Path, rows: Iterator[tuple[int, list[str]]], names: Sequence[str], delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows; raises DataError at the first that does not have one field for each name."""
+    """Yield the rows; raise DataError at the first that does not have one field for each name."""
     for line, row in rows:
         if len(row) != len(names):
             raise DataError(path, _ragged(row, names, delimiter), f"line {line}")
@@ -294,9 +296,9 @@ def _even(
 
 
 def _names(path: Path, header: Sequence[str]) -> list[str]:
-    """Checks the first row, and names columns without a name by their number."""
-    if len(header) > MOST_COLUMNS:
-        raise DataError(path, f"must have at most {MOST_COLUMNS:,} columns, got {len(header):,}", "line 1")
+    """Check the first row, and name columns without a name by their number."""
+    if len(header) > MAX_COLUMNS:
+        raise DataError(path, f"must have at most {MAX_COLUMNS:,} columns, got {len(header):,}", "line 1")
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
     if all(map(_is_number, names)):
         raise DataError(
@@ -309,7 +311,7 @@ def _names(path: Path, header: Sequence[str]) -> list[str]:
 
 
 def _ragged(row: Sequence[str], names: Sequence[str], delimiter: str) -> str:
-    """Returns what is wrong with a row that does not have one field for each name."""
+    """Return what is wrong with a row that does not have one field for each name."""
     text = (delimiter or " ").join(row)
     others = [other for other in DELIMITERS if other != delimiter and text.count(other) == len(names) - 1 > 0]
     if others:

@@ -17,24 +17,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rru.data import text
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
-from rru.data.own.source import chunks, files_below, fingerprint
+from rru.data.own.data_json import Facts
+from rru.data.own.formats import Format, Options
+from rru.data.own.source import check_place, chunks, files_below, fingerprint
 from rru.data.own.splits import by_content, by_position, described
 from rru.data.sets import SPLITS
 from rru.data.text import LINE_END
-from rru.data.text import from_prepared as from_prepared
 from rru.data.vocabulary import UNKNOWN, Vocabulary, tokens_of
 
 if TYPE_CHECKING:
     from rru.data.own import OwnData
 
-BY = ("characters", "words", "bytes")
 SUFFIXES = (".txt", ".text", ".md", "")
 VOCABULARY = 10_000
-LEAST = 200  # bytes of a text
-LONGEST_WORD = 1 << 16  # characters
-MOST_WORDS = 4_000_000  # different words that are counted; if there are more, the rare ones are forgotten
+MIN_BYTES = 200  # bytes of a text
+MAX_WORD = 1 << 16  # characters
+MAX_WORDS = 4_000_000  # different words that are counted; if there are more, the rare ones are forgotten
 CODE_POINTS = 0x110000
 BLOCK = 1 << 22  # tokens
 SAMPLE = 1 << 20  # bytes that tell which tokenizer to use
@@ -44,7 +45,7 @@ Encode = Callable[[str], NDArray[Any]]
 
 
 def prepare_characters(own: "OwnData") -> Prepared:
-    """Encodes a text by code points."""
+    """Encode a text by code points."""
     parts = _parts(own)
     counts = np.zeros(CODE_POINTS, np.int64)
     for piece in _pieces(parts["train"]):
@@ -58,7 +59,7 @@ def prepare_characters(own: "OwnData") -> Prepared:
 
 
 def prepare_bytes(own: "OwnData") -> Prepared:
-    """Encodes a text by bytes, whatever they are."""
+    """Encode a text by bytes, whatever they are."""
     parts = _parts(own)
     counts = np.zeros(256, np.int64)
     for chunk in (chunk for part in parts["train"] for chunk in chunks(*part)):
@@ -75,7 +76,7 @@ def prepare_bytes(own: "OwnData") -> Prepared:
 
 
 def prepare_words(own: "OwnData") -> Prepared:
-    """Encodes a text by words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
+    """Encode a text by words. Line ends are dropped; with `line_ends`, each is the word <eos>."""
     parts, kind = _parts(own), own.options["tokenizer"]
     vocabulary_kind = "words" if kind == "spaces" else "words and punctuation"
     ends, counts = bool(own.options.get("line_ends")), Counter[str]()
@@ -85,14 +86,14 @@ def prepare_words(own: "OwnData") -> Prepared:
 
     for piece in _pieces(parts["train"], whole_words=True):
         counts.update(words(piece))
-        if len(counts) > MOST_WORDS:
-            counts = Counter(dict(counts.most_common(MOST_WORDS // 2)))
+        if len(counts) > MAX_WORDS:
+            counts = Counter(dict(counts.most_common(MAX_WORDS // 2)))
     vocabulary = frequent_words(counts, own.options.get("vocabulary", VOCABULARY), vocabulary_kind)
     return _encoded(parts, vocabulary, lambda piece: vocabulary.numbers(words(piece)), "words", own)
 
 
 def frequent_words(counts: Counter[str], most: int, kind: str) -> Vocabulary:
-    """Returns the vocabulary of the `most` frequent words.
+    """Return the vocabulary of the `most` frequent words.
 
     Words that occur only once are unknown, so that a model learns what unknown words are like; unless the text already
     has <unk> for them.
@@ -103,7 +104,7 @@ def frequent_words(counts: Counter[str], most: int, kind: str) -> Vocabulary:
 
 
 def tokenizer_for(path: Path) -> str:
-    """Returns the tokenizer for a text: `spaces` if its beginning has marks that stand alone, else `punctuation`."""
+    """Return the tokenizer for a text: `spaces` if its beginning has marks that stand alone, else `punctuation`."""
     files = files_below(path, SUFFIXES) if path.is_dir() else [path]
     file = next((file for file in files if file.stat().st_size), files[0])
     with file.open("rb") as stream:
@@ -114,30 +115,30 @@ def tokenizer_for(path: Path) -> str:
 
 
 def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
-    """Returns the parts of files that each split has: of one file by position, of a folder by file."""
+    """Return the parts of files that each split has: of one file by position, of a folder by file."""
     splits: dict[str, list[ByteRange]] = {split: [] for split in SPLITS}
     for split, place in own.places.items():
         missing = own.missing if split == "train" else ()
         if place.is_dir():
             files = _hashed(place)
-            for file, its in zip(files, by_content(list(files.values()), missing, place, "files"), strict=True):
-                splits[its if split == "train" else split].append((file, 0, file.stat().st_size))
+            for file, own_split in zip(files, by_content(list(files.values()), missing, place, "files"), strict=True):
+                splits[own_split if split == "train" else split].append((file, 0, file.stat().st_size))
         else:
             size = place.stat().st_size
-            if size < LEAST:
-                raise DataError(place, f"must have at least {LEAST} bytes of text, got {size}")
-            for its, (start, end) in by_position(place, size, missing).items():
-                splits[its if split == "train" else split].append((place, start, end))
+            if size < MIN_BYTES:
+                raise DataError(place, f"must have at least {MIN_BYTES} bytes of text, got {size}")
+            for own_split, (start, end) in by_position(place, size, missing).items():
+                splits[own_split if split == "train" else split].append((place, start, end))
     return splits
 
 
 def _hashed(folder: Path) -> dict[Path, str]:
-    """Returns the hash of each text file below a folder that is not empty."""
+    """Return the hash of each text file below a folder that is not empty."""
     return {file: fingerprint(file, SUFFIXES).hash for file in files_below(folder, SUFFIXES) if file.stat().st_size}
 
 
 def _copies(own: "OwnData") -> list[str]:
-    """Returns what to say about files that are the same as others."""
+    """Return what to say about files that are the same as others."""
     notes, seen = [], set[str]()
     for split, place in own.places.items():
         keys = list(_hashed(place).values()) if place.is_dir() else [own.fingerprints[split].hash]
@@ -150,7 +151,7 @@ def _copies(own: "OwnData") -> list[str]:
 
 
 def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[str]:
-    """Yields the text of parts of files, a piece at a time; raises DataError where it is not UTF-8, or binary."""
+    """Yield the text of parts of files, a piece at a time; raise DataError where it is not UTF-8, or binary."""
     for number, (path, start, end) in enumerate(parts):
         decoder, done, tail = codecs.getincrementaldecoder("utf-8")(), start, "\n" if number else ""
         for chunk in chunks(path, start, end):
@@ -171,10 +172,8 @@ def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[s
             if (cut := _last_space(tail)) > 0:
                 yield tail[:cut]
                 tail = tail[cut:]
-            if len(tail) > LONGEST_WORD:
-                raise DataError(
-                    path, f"has a word of more than {LONGEST_WORD} characters; is it text?", f"offset {done}"
-                )
+            if len(tail) > MAX_WORD:
+                raise DataError(path, f"has a word of more than {MAX_WORD} characters; is it text?", f"offset {done}")
         if decoder.getstate()[0]:
             raise DataError(path, "is not UTF-8 text: it ends within a character", f"offset {done}")
         if tail:
@@ -182,7 +181,7 @@ def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[s
 
 
 def _last_space(text: str) -> int:
-    """Returns the index after the last white space."""
+    """Return the index after the last white space."""
     return max(text.rfind(mark) for mark in (" ", "\n", "\t")) + 1
 
 
@@ -208,7 +207,7 @@ def _encoded(
 
 
 def _joined(pieces: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Joins arrays in a temporary file, which is gone when the result is; a large text does not fit in memory."""
+    """Join arrays in a temporary file, which is gone when the result is; a large text does not fit in memory."""
     with tempfile.TemporaryFile() as file:
         for piece in pieces:
             file.write(piece.astype(dtype, copy=False).tobytes())
@@ -219,7 +218,7 @@ def _joined(pieces: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any
 
 
 def _share(array: NDArray[Any], token: int) -> float:
-    """Returns the share of a token, a block at a time: the array may be larger than memory."""
+    """Return the share of a token, a block at a time: the array may be larger than memory."""
     blocks = range(0, len(array), BLOCK)
     return sum(int(np.count_nonzero(array[start : start + BLOCK] == token)) for start in blocks) / len(array)
 
@@ -234,10 +233,37 @@ def _described(arrays: dict[str, NDArray[Any]], vocabulary: Vocabulary, by: str,
     summary = f"{sizes} {by} to train, validate and test ({split}); vocabulary {len(vocabulary):,}"
     if any(unknown.values()):
         summary += f"; unknown {' / '.join(f'{unknown[split]:.2%}' for split in SPLITS)}"
-    about = {
-        "vocabulary": vocabulary.fields(),
-        "statistics": {"tokens": counts, "vocabulary": len(vocabulary)},
-        "summary": summary,
-        "notes": _copies(own),
-    }
-    return Prepared(arrays, about)
+    statistics = {"tokens": counts, "vocabulary": len(vocabulary)}
+    facts = Facts(statistics=statistics, summary=summary, notes=tuple(_copies(own)))
+    return Prepared(arrays, facts.fields() | {"vocabulary": vocabulary.fields()})
+
+
+def _complete_words(path: Path, options: Options) -> Options:
+    if "tokenizer" in options:
+        return options
+    check_place(path)
+    return {"tokenizer": tokenizer_for(path), **options}
+
+
+CHARACTERS = Format(
+    "characters",
+    "text by characters",
+    text.from_prepared,
+    prepare_characters,
+    suffixes=SUFFIXES,
+    prepare_set=text.prepare_characters,
+)
+WORDS = Format(
+    "words",
+    "text by words",
+    text.from_prepared,
+    prepare_words,
+    suffixes=SUFFIXES,
+    options=("tokenizer", "vocabulary"),
+    complete=_complete_words,
+    prepare_set=text.prepare_words,
+    set_options={"line_ends": False},
+)
+BYTES = Format(
+    "bytes", "text by bytes", text.from_prepared, prepare_bytes, suffixes=SUFFIXES, prepare_set=text.prepare_bytes
+)

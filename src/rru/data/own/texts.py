@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rru.data import reviews
 from rru.data.cache import Prepared
-from rru.data.own.labels import Items, about_of, content_hash, divided
+from rru.data.errors import DataError
+from rru.data.own.data_json import LabelFacts
+from rru.data.own.detect import is_table, unclear
+from rru.data.own.formats import Candidate, Format, Options
+from rru.data.own.labels import Items, about_labels, content_hash, divided
 from rru.data.own.source import files_below
 from rru.data.own.table import read_table
 from rru.data.own.text import SUFFIXES, VOCABULARY, frequent_words
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def prepare(own: "OwnData") -> Prepared:
-    """Reads labelled texts and encodes them by words."""
+    """Read labelled texts and encodes them by words."""
     items = {split: _texts(own, place) for split, place in own.places.items()}
     keys = {split: [content_hash(" ".join(words).encode()) for words in some.contents] for split, some in items.items()}
     parts = divided(own, items, keys)
@@ -40,14 +45,13 @@ def prepare(own: "OwnData") -> Prepared:
     sizes = {"texts": [len(parts[split].contents) for split in SPLITS]}
     sizes["words"] = [int(arrays[f"{split}_offsets"][-1]) for split in SPLITS]
     words = f"{' / '.join(f'{count:,}' for count in sizes['words'])} words; vocabulary {len(vocabulary):,}"
-    about = about_of(own, parts, items, "texts", words)
-    about["vocabulary"] = vocabulary.fields()
-    about["statistics"] = {**sizes, "vocabulary": len(vocabulary), "classes": len(classes)}
-    return Prepared(arrays, about)
+    statistics = {**sizes, "vocabulary": len(vocabulary), "classes": len(classes)}
+    facts = LabelFacts(**about_labels(own, parts, items, "texts", words), statistics=statistics)
+    return Prepared(arrays, facts.fields() | {"vocabulary": vocabulary.fields()})
 
 
 def from_prepared(ready: Prepared) -> Reviews:
-    """Builds the data set from cached arrays."""
+    """Build the data set from cached arrays."""
     names = ("tokens", "offsets", "labels")
     splits = {split: LabelledTexts(*(ready.arrays[f"{split}_{name}"] for name in names)) for split in SPLITS}
     vocabulary = Vocabulary.from_fields(ready.about["vocabulary"], Path("cached arrays"))
@@ -60,8 +64,8 @@ def _texts(own: "OwnData", place: Path) -> Items:
     table = read_table(place)
     texts, labels = table[own.options["text"]].texts(), table[own.options["label"]].texts()
     pairs = [(words_of(text), label) for text, label in zip(texts, labels, strict=True)]
-    kept = [(words, label) for words, label in pairs if words and label]
-    return Items([words for words, _ in kept], [label for _, label in kept], len(pairs) - len(kept))
+    labelled = [(words, label) for words, label in pairs if words and label]
+    return Items([words for words, _ in labelled], [label for _, label in labelled], len(pairs) - len(labelled))
 
 
 def _texts_in_folders(place: Path) -> Items:
@@ -82,6 +86,37 @@ def _texts_in_folders(place: Path) -> Items:
 
 
 def class_folders(place: Path) -> list[str]:
-    """Returns the names of the sub-folders of a folder that have text files in them."""
+    """Return the names of the sub-folders of a folder that have text files in them."""
     parts = [file.relative_to(place).parts for file in files_below(place, SUFFIXES)]
     return list(dict.fromkeys(names[0] for names in parts if len(names) > 1))
+
+
+def _recognise(candidate: Candidate) -> bool:
+    if not candidate.path.is_dir():
+        return is_table(candidate) and "text" in candidate.options and "target" not in candidate.options
+    if "by" in candidate.options or not candidate.suffixes & set(SUFFIXES):
+        return False
+    classes, path = class_folders(candidate.path), candidate.path
+    if len(classes) > 1 and set(classes) <= {"train", "valid", "test", "validation"}:
+        raise DataError(path, f"has sub-folders {', '.join(classes)}; give {path / 'train'} and --test {path / 'test'}")
+    return len(classes) > 1
+
+
+def _complete(path: Path, options: Options) -> Options:
+    if not path.is_dir() and "label" not in options:
+        raise unclear(path, options)
+    return options
+
+
+FORMAT = Format(
+    "texts",
+    "texts with labels",
+    from_prepared,
+    prepare,
+    LabelFacts,
+    suffixes=SUFFIXES,
+    options=("text", "label", "vocabulary"),
+    complete=_complete,
+    recognise=_recognise,
+)
+REVIEWS = Format("reviews", "film reviews with labels", reviews.from_prepared, prepare_set=reviews.prepare)

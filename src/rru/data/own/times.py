@@ -33,16 +33,16 @@ _NAMES = {
 }
 DAY = _UNITS["D"]
 _MONTH = 31 * DAY
-LONGEST = 10_000 * 366 * DAY  # of the time between steps, in microseconds
+MAX_STEP = 10_000 * 366 * DAY  # of the time between steps, in microseconds
 
 
 def is_time(text: str) -> bool:
-    """Returns whether a text is a time in one of the forms that `parse` reads; digits alone are a number."""
+    """Return whether a text is a time in one of the forms that `parse` reads; digits alone are a number."""
     return not text.isdigit() and parse([text])[1] is None
 
 
 def parse(texts: Sequence[str]) -> tuple[Times, int | None]:
-    """Reads times that are all written alike. Times with a zone are converted to UTC.
+    """Read times that are all written alike. Times with a zone are converted to UTC.
 
     **Returns:** the times (N,), and the row of the first text that is not a time, or None if all are.
     """
@@ -52,11 +52,11 @@ def parse(texts: Sequence[str]) -> tuple[Times, int | None]:
     best: tuple[Times, int | None] = (_times([]), 0)
     evenness = 0.0
     for form in _FORMATS:
-        found, wrong = _formatted(texts, form)
+        times, wrong = _formatted(texts, form)
         if wrong is not None and best[1] is not None and wrong > best[1]:
-            best = (found, wrong)
-        elif wrong is None and (best[1] is not None or _evenness(found) > evenness):  # 3/4 is in March or in April
-            best, evenness = (found, None), _evenness(found)
+            best = (times, wrong)
+        elif wrong is None and (best[1] is not None or _evenness(times) > evenness):  # 3/4 is in March or in April
+            best, evenness = (times, None), _evenness(times)
     return best
 
 
@@ -102,7 +102,7 @@ def _formatted(texts: Sequence[str], form: str) -> tuple[Times, int | None]:
 
 
 def _evenness(times: Times) -> float:
-    """Returns the share of the most frequent difference between neighbours."""
+    """Return the share of the most frequent difference between neighbours."""
     if len(times) < 2:
         return 0.0
     _, counts = np.unique(np.diff(times), return_counts=True)
@@ -118,11 +118,11 @@ class Frequency:
 
     @classmethod
     def of(cls, text: str) -> "Frequency":
-        """Reads a frequency such as `h`, `30min`, `D`, `B`, `W`, `M`, `Q` or `Y`."""
+        """Read a frequency such as `h`, `30min`, `D`, `B`, `W`, `M`, `Q` or `Y`."""
         match = re.fullmatch(r"([0-9]{0,15})(us|s|min|h|D|B|W|M|Q|Y)", text.strip())
         count = int(match[1] or 1) if match else 0
         unit = match[2] if match else ""
-        most = 1 if unit == "B" else LONGEST // (_UNITS.get(unit) or _MONTH * _MONTHS.get(unit, 1))
+        most = 1 if unit == "B" else MAX_STEP // (_UNITS.get(unit) or _MONTH * _MONTHS.get(unit, 1))
         if not 0 < count <= most:
             raise ValueError(f"frequency must be such as h, 30min, D, B (business days), W, M, Q or Y; got {text!r}")
         if unit in _MONTHS:
@@ -159,7 +159,7 @@ class Frequency:
         return DAY // self.count if self.count < DAY and DAY % self.count == 0 else 1
 
     def positions(self, times: Times, start: np.datetime64) -> NDArray[np.float64]:
-        """Returns how many steps after `start` each time is; a fraction if it is between two steps."""
+        """Return how many steps after `start` each time is; a fraction if it is between two steps."""
         if self.unit == "us":
             return np.asarray((times - start).astype(np.int64) / self.count, np.float64)
         if self.unit == "B":
@@ -169,7 +169,7 @@ class Frequency:
         return np.asarray(months / self.count, np.float64)
 
     def times(self, start: np.datetime64, positions: NDArray[np.int64]) -> Times:
-        """Returns the time of each position. Months that are too short for the day of `start` end on their last day."""
+        """Return the time of each position. Months that are too short for the day of `start` end on their last day."""
         if self.unit == "us":
             return np.asarray(start + positions * np.timedelta64(self.count, "us"))
         days = start.astype("datetime64[D]")
@@ -185,7 +185,7 @@ class Frequency:
 
 
 def frequency_of(times: Times) -> Frequency | None:
-    """Returns the frequency of increasing times, which may have gaps; None if they are not on an even grid."""
+    """Return the frequency of increasing times, which may have gaps; None if they are not on an even grid."""
     if len(times) < 2:
         return None
     months = times.astype("datetime64[M]")
@@ -202,7 +202,7 @@ def frequency_of(times: Times) -> Frequency | None:
 
 
 def calendar(times: Times, frequency: Frequency) -> dict[str, NDArray[np.float64]]:
-    """Returns hour, weekday and time of the year of each time, by name, as far as they vary at this frequency."""
+    """Return hour, weekday and time of the year of each time, by name, as far as they vary at this frequency."""
     features: dict[str, NDArray[np.float64]] = {}
     days = times.astype("datetime64[D]")
     if frequency.unit == "us" and frequency.count < DAY:

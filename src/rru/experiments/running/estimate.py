@@ -1,38 +1,29 @@
 """Estimate how long the rest of a plan takes, from ended runs or else from this machine's speed."""
 
-import functools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rru import data, tasks
+from rru.data.own.data_json import Statistics
 from rru.experiments.plans import PlannedRun
 from rru.experiments.running.states import RunState
 from rru.files import FileError
+from rru.kinds import kind_of
 from rru.nn import count_parameters
 from rru.settings import Config
-from rru.settings.tables import DataSettings
 from rru.training import ENDED, Result, find_runs
 
 TRAIN_FLOP, EVALUATE_FLOP = 6, 2  # per parameter and time step: forward and backward pass; forward pass only
 PATIENCES = 7  # epochs of a run, as a multiple of its patience: at the paper's settings, ours took 5 to 10
 MEASURED_PARAMETERS, MEASURED_TOKENS, MEASURED_FLOP = 1_000_000, 1000, 1e9  # limits that keep a measurement short
 MIN_STEPS, MAX_STEPS = 2, 64  # time steps of a measurement
-IMAGE_STEPS = 784
-_COUNTED = {  # what a data set counts as time steps, and what a limit counts
-    "music": ("steps", "pieces"),
-    "reviews": ("words", "reviews"),
-    "texts": ("words", "texts"),
-    "sequences": ("steps", "sequences"),
-    "series": ("steps", "steps"),  # a window ends at each
-}
 
 Speed = Callable[[PlannedRun], float | None]
 
@@ -102,33 +93,16 @@ def _steps(config: Config, split: int) -> float | None:
 
     None if the catalogue has no counts.
     """
-    task, counts = config.task, _about(config)["statistics"]
-    limit = task.evaluation_limit if split else task.limit
-    if config.kind == "images":
-        return float(min(counts["images"][split], limit or counts["images"][split]) * IMAGE_STEPS)
-    name, whole = _COUNTED.get(config.kind, ("tokens", "tokens"))
-    if name not in counts:
-        return None
-    used = min(limit or counts[whole][split], counts[whole][split])
-    steps = float(counts[name][split] * used / counts[whole][split])
-    if config.kind == "series":
-        return float(used * (task.context + counts["horizon"]))
-    return min(steps, used * task.context) if config.kind in ("reviews", "texts") else steps
+    return kind_of(config.kind).steps(_statistics(config), split, config.task)
 
 
-def _about(config: Config) -> Mapping[str, Any]:
-    """Return the counts of a data set, or all about the user's own data; no counts if that cannot be read."""
+def _statistics(config: Config) -> Statistics:
+    """Return the counts of a data set, or of the user's own data; no counts if that cannot be read."""
     if config.data is None:
-        return {"statistics": data.data_set(config.task.name).statistics}
-    return _about_own(config.data)
-
-
-@functools.cache  # it reads all of the data
-def _about_own(settings: DataSettings) -> Mapping[str, Any]:
-    try:
-        return settings.own.about
-    except data.DataError:
-        return {"statistics": {}}
+        return data.data_set(config.task.name).statistics
+    with suppress(data.DataError):
+        return config.data.statistics
+    return {}
 
 
 class MeasuredSpeed:
@@ -150,12 +124,13 @@ def _measured(entry: PlannedRun) -> float | None:
     """Measure the speed of a training pass over a short batch, with a small model of the run's task and cell."""
     options, batch = dict(entry.config.tables()["model"]), entry.config.task.batch_size
     cell, budget = options.pop("cell"), min(options.pop("budget"), MEASURED_PARAMETERS)
-    about = _about(entry.config)
-    tokens = min(about["statistics"].get("vocabulary", 0), MEASURED_TOKENS) or None
+    config = entry.config
+    tokens = min(_statistics(config).get("vocabulary", 0), MEASURED_TOKENS) or None
     with torch.random.fork_rng(devices=[]), _one_thread():
         try:
-            model = tasks.model(entry.config.kind, cell, options, budget, tokens=tokens, about=about)
-        except (KeyError, ValueError, RuntimeError):  # KeyError: own data that cannot be read
+            facts = config.data.facts if config.data else None
+            model = kind_of(config.kind).task.architecture_of(config.task, facts, tokens).build(cell, options, budget)
+        except (data.DataError, ValueError, RuntimeError):
             return None
         flop = TRAIN_FLOP * count_parameters(model) * batch  # of a time step
         steps = min(max(round(MEASURED_FLOP / flop), MIN_STEPS), MAX_STEPS)

@@ -14,7 +14,7 @@ that `follows` another inherits its settings and overrides some; all files follo
 """
 
 from rru.settings.cells import cells
-from rru.settings.presets.loading import choice, derived, load, merged, names, tasks
+from rru.settings.presets.loading import OWN_PRESETS, choice, derived, load, merged, names, tasks
 from rru.settings.presets.overrides import changed, override
 
-__all__ = ["cells", "changed", "choice", "derived", "load", "merged", "names", "override", "tasks"]
+__all__ = ["OWN_PRESETS", "cells", "changed", "choice", "derived", "load", "merged", "names", "override", "tasks"]

@@ -1,4 +1,4 @@
-"""Loads presets from their TOML files."""
+"""Load presets from their TOML files."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -8,36 +8,39 @@ from typing import Any
 
 from rru import data
 from rru.data import OwnData
+from rru.data.own.data_json import Statistics
+from rru.kinds import kind_of
+from rru.kinds.sizes import SMOKE_CELLS
 from rru.settings.cells import PAPER_CELLS, cells
 from rru.settings.config import Config, settings_of
-from rru.settings.presets import auto
-from rru.settings.tables import TABLES, DataSettings
+from rru.settings.tables import TABLES, data_table
 from rru.suggestions import did_you_mean
 
 _FOLDER = resources.files("rru.settings.presets")
 _DEFAULTS = "defaults"
 _EVERYWHERE = ("paper", "cpu", "smoke")
+OWN_PRESETS = ("auto", "smoke")
 
 
 def tasks() -> tuple[str, ...]:
-    """Returns the names of all tasks that have presets."""
+    """Return the names of all tasks that have presets."""
     return tuple(name for name in data.CATALOGUE if _FOLDER.joinpath(f"{name}.toml").is_file())
 
 
 def names(task: str | OwnData) -> tuple[str, ...]:
-    """Returns the names of the presets of a task: `paper`, `cpu`, `smoke`, and any others its file has.
+    """Return the names of the presets of a task: `paper`, `cpu`, `smoke`, and any others its file has.
 
     A user's own data has `auto` and `smoke`.
     """
     if isinstance(task, OwnData):
-        return auto.PRESETS
+        return OWN_PRESETS
     tables = _read(choice("task", task, tasks()))
     more = (name for name in tables if name not in ("common", *cells(), *_EVERYWHERE))
     return (*_EVERYWHERE, *more)
 
 
 def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> Config:
-    """Loads the preset of a task and cell; raises ValueError if there is none.
+    """Load the preset of a task and cell; raise ValueError if there is none.
 
     **Arguments:**
 
@@ -49,29 +52,31 @@ def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> C
     preset = choice("preset", names(task)[0] if preset is None else preset, names(task))
     choice("cell", cell, cells())
     if isinstance(task, OwnData):
-        found = derived(task.kind, task.statistics, cell, preset)
-        return Config.of(merged(found, {"task": {"name": task.name}, "data": DataSettings.tables_of(task)}))
+        tables, recorded = derived(task.kind, task.statistics, cell, preset), task.recorded()
+        own = {"task": {"name": task.name}, "data": data_table(recorded)}
+        return Config.of(merged(tables, own), recorded)
     tables = _read(choice("task", task, tasks()))
     kind = data.data_set(task).kind
-    found = merged(tables["common"], _of_cell(tables, kind, cell))
+    merged_tables = merged(tables["common"], _of_cell(tables, kind, cell))
     if preset != "paper":
         for_all = {name: table for name, table in tables[preset].items() if name in TABLES}
-        found = merged(found, for_all, _of_cell(tables[preset], kind, cell))
-    return Config.of(merged(found, {"task": {"name": task}, "model": {"cell": cell}}))
+        merged_tables = merged(merged_tables, for_all, _of_cell(tables[preset], kind, cell))
+    return Config.of(merged(merged_tables, {"task": {"name": task}, "model": {"cell": cell}}))
 
 
-def derived(kind: str, statistics: Mapping[str, Any], cell: str, preset: str) -> dict[str, Any]:
-    """Returns the settings of own data, without its name and place, from its kind and counts; see `auto.py`."""
-    found = merged(
-        _read(_DEFAULTS)["common"], auto.settings(kind, statistics), _of_cell(auto.of_cell(kind), kind, cell)
-    )
+def derived(kind: str, statistics: Statistics, cell: str, preset: str) -> dict[str, Any]:
+    """Return the settings of own data, without its name and place, from its kind and counts; see `rru.kinds.sizes`."""
+    record = kind_of(kind)
+    if record.auto is None:
+        raise ValueError(f"{kind} has no preset {preset}: it is not a kind of users' own data")
+    tables = merged(_read(_DEFAULTS)["common"], record.auto(statistics), _of_cell(record.cells, kind, cell))
     if preset == "smoke":
-        found = merged(found, auto.smoke(kind, statistics), _of_cell(auto.SMOKE_OF_CELL, kind, cell))
-    return merged(found, {"model": {"cell": cell}})
+        tables = merged(tables, record.smoke(statistics), _of_cell(SMOKE_CELLS, kind, cell))
+    return merged(tables, {"model": {"cell": cell}})
 
 
 def _of_cell(tables: Mapping[str, Any], kind: str, cell: str) -> Mapping[str, Any]:
-    """Returns a cell's table; for a user cell, the RRU's settings that apply to it."""
+    """Return a cell's table; for a user cell, the RRU's settings that apply to it."""
     if cell in PAPER_CELLS:
         found: Mapping[str, Any] = tables.get(cell, {})
         return found
@@ -83,7 +88,7 @@ def _of_cell(tables: Mapping[str, Any], kind: str, cell: str) -> Mapping[str, An
 
 
 def choice(what: str, name: str, known: Sequence[str]) -> str:
-    """Returns the name if it is known; otherwise raises ValueError and lists the known names."""
+    """Return the name if it is known; otherwise raise ValueError and list the known names."""
     if name not in known:
         raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}{did_you_mean(name, known)}")
     return name
@@ -91,14 +96,14 @@ def choice(what: str, name: str, known: Sequence[str]) -> str:
 
 @cache
 def _read(name: str) -> dict[str, Any]:
-    """Reads a file's tables, merged over those of the files it follows."""
+    """Read a file's tables, merged over those of the files it follows."""
     tables = tomllib.loads(_FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     follows = tables.pop("follows", None if name == _DEFAULTS else _DEFAULTS)
     return merged(_read(follows), tables) if follows else tables
 
 
 def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges nested tables recursively into a new dict; later tables win."""
+    """Merge nested tables recursively into a new dict; later tables win."""
     result: dict[str, Any] = {}
     for table in tables:
         for name, value in table.items():

@@ -1,4 +1,4 @@
-"""Changes settings from text such as `--set KEY=VALUE`."""
+"""Change settings from text such as `--set KEY=VALUE`."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,7 +11,7 @@ _SUFFIXES = {"k": 10**3, "m": 10**6}
 
 
 def override(config: Config, changes: Iterable[str]) -> Config:
-    """Returns a config with some values changed; raises ValueError, saying what is allowed, for a wrong change.
+    """Return a config with some values changed; raise ValueError, saying what is allowed, for a wrong change.
 
     **Arguments:**
 
@@ -36,19 +36,19 @@ def override(config: Config, changes: Iterable[str]) -> Config:
 
 
 def changed(config: Config, changes: Iterable[str]) -> set[str]:
-    """Returns the full names, such as `optimiser.lr`, of the settings that `override` would change."""
+    """Return the full names, such as `optimiser.lr`, of the settings that `override` would change."""
     return {_find(change.partition("=")[0].strip(), config).name for change in changes}
 
 
 def _find(name: str, config: Config) -> Setting:
-    """Finds a setting by its full name, or by its key if only one table has it."""
+    """Find a setting by its full name, or by its key if only one table has it."""
     known = config.settings
-    found = [setting for full, setting in known.items() if name in (full, setting.declared.name)]
-    if not found:
+    matching = [setting for full, setting in known.items() if name in (full, setting.declared.name)]
+    if not matching:
         raise ValueError(unknown_setting(name, known, f"{config.task.name} and {config.model.cell}"))
-    open_to_change = [setting for setting in found if not setting.rule.chosen]
+    open_to_change = [setting for setting in matching if not setting.chosen]
     if not open_to_change:
-        raise ValueError(f"{found[0].name} cannot be changed: it selects the preset and the data")
+        raise ValueError(f"{matching[0].name} cannot be changed: it selects the preset and the data")
     if len(open_to_change) > 1:
         names = " or ".join(setting.name for setting in open_to_change)
         raise ValueError(f"{name!r} is ambiguous: write {names}")
@@ -56,7 +56,7 @@ def _find(name: str, config: Config) -> Setting:
 
 
 def _parsed(text: str, declared: Declared) -> Any:
-    """Parses a value by its declared type; returns the text itself if it cannot, for `Setting.check` to reject."""
+    """Parse a value by its declared type; return the text itself if it cannot, for `Setting.check` to reject."""
     if bool in declared.kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if text in declared.option.choices:

@@ -1,4 +1,4 @@
-"""Makes an `OwnData` of a user's files: `from_text`, `from_midi`, `from_csv`, `from_folder`; `from_path` finds which.
+"""Make an `OwnData` of a user's files: `from_text`, `from_midi`, `from_csv`, `from_folder`; `from_path` detects which.
 
 ```python
 from rru import data
@@ -10,16 +10,19 @@ data.from_folder("reviews/")  # one sub-folder for each class
 ```
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rru.data.errors import DataError
-from rru.data.own import OwnData, midi, text, texts
+from rru.data.own import OwnData
+from rru.data.own.formats import FORMATS, Candidate, Options, format_of
 from rru.data.own.source import check_place, files_below
+from rru.data.own.table import read_table
 
 Place = Path | str
 TABLES = (".csv", ".tsv", ".tab", ".parquet")
+BY = ("characters", "words", "bytes")
+SERIES_OPTIONS = ("horizon", "id", "known", "calendar", "frequency", "season")
 
 
 def from_text(
@@ -42,13 +45,9 @@ def from_text(
     - `vocabulary`: for words, the most of them to know; others are unknown. Default: 10,000.
     - `tokenizer`: for words, `punctuation` or `spaces`; see `rru.data.own.text`. Default: chosen by the text.
     """
-    if by not in text.BY:
-        raise ValueError(f"by must be {', '.join(text.BY[:-1])} or {text.BY[-1]}, got {by!r}")
-    options = {"vocabulary": vocabulary, "tokenizer": tokenizer}
-    if by == "words" and tokenizer is None:
-        check_place(Path(path).expanduser())
-        options["tokenizer"] = text.tokenizer_for(Path(path).expanduser())
-    return _of_kind(by, path, options, valid, test)
+    if by not in BY:
+        raise ValueError(f"by must be {', '.join(BY[:-1])} or {BY[-1]}, got {by!r}")
+    return own_data(by, path, {"vocabulary": vocabulary, "tokenizer": tokenizer, "valid": valid, "test": test})
 
 
 def from_midi(
@@ -62,7 +61,7 @@ def from_midi(
     - `grid`: steps per quarter note. Default: 4.
     - `valid`, `test`: folders to validate and test on. Default: a tenth of the files each.
     """
-    return _of_kind("music", path, {"grid": grid}, valid, test)
+    return own_data("music", path, {"grid": grid, "valid": valid, "test": test})
 
 
 def from_csv(
@@ -114,30 +113,12 @@ def from_csv(
     - `columns`: the columns with the numbers of sequences, separated by commas. Default: all with numbers.
     - `vocabulary`: for texts, the most words to know. Default: 10,000.
     """
-    series = {"target": target, "horizon": horizon, "id": id, "known": known, "calendar": calendar or None}
-    series |= {"frequency": frequency, "season": season}
-    if target is not None:
-        _refuse(path, "series", label=label, text=text, sequence=sequence, vocabulary=vocabulary)
-        return _series(path, series | {"time": time, "columns": columns}, valid, test)
-    _refuse(path, "a table without --target", **series)
-    if label is None:
-        raise _unclear(Path(path).expanduser())
-    if text is not None:
-        _refuse(path, "texts", sequence=sequence, time=time, columns=columns)
-        return _of_kind("texts", path, {"text": text, "label": label, "vocabulary": vocabulary}, valid, test)
-    _refuse(path, "sequences of numbers", vocabulary=vocabulary)
-    return _of_kind(
-        "sequences", path, {"label": label, "sequence": sequence, "time": time, "columns": columns}, valid, test
-    )
-
-
-def _series(path: Place, options: Mapping[str, Any], valid: Place | None, test: Place | None) -> OwnData:
-    if options["horizon"] is None:
-        raise ValueError("--horizon must be given with --target: number of steps to forecast")
-    for name in ("horizon", "season"):
-        if options[name] is not None and options[name] < 1:
-            raise ValueError(f"{name} must be at least 1, got {options[name]}")
-    return _of_kind("series", path, options, valid, test)
+    calendar = calendar or None
+    options = {name: value for name, value in locals().items() if name != "path" and value is not None}
+    if target is None and label is None:
+        raise unclear(Path(path).expanduser(), options)
+    kind = "sequences" if text is None else "texts"
+    return own_data(kind if target is None else "series", path, options)
 
 
 def from_folder(path: Place, **options: Any) -> OwnData:
@@ -148,25 +129,10 @@ def from_folder(path: Place, **options: Any) -> OwnData:
     - `path`: the folder.
     - `options`: those of `from_midi` or `from_text`; for texts with classes `vocabulary`, `valid` and `test`.
     """
-    path = Path(path).expanduser()
-    check_place(path)
-    if not path.is_dir():
+    if not Path(path).expanduser().is_dir():
+        check_place(Path(path).expanduser())
         raise DataError(path, "must be a folder")
-    suffixes = {file.suffix.lower() for file in files_below(path, (*midi.SUFFIXES, *text.SUFFIXES))}
-    if suffixes & set(midi.SUFFIXES):
-        return _taken(from_midi, path, options, "MIDI files")
-    classes = texts.class_folders(path)
-    if "by" in options or len(classes) < 2:
-        return _taken(from_text, path, options, "a text")
-    if set(classes) <= {"train", "valid", "test", "validation"}:
-        raise DataError(path, f"has sub-folders {', '.join(classes)}; give {path / 'train'} and --test {path / 'test'}")
-    return _taken(_labelled_folder, path, options, "texts with labels")
-
-
-def _labelled_folder(
-    path: Place, *, vocabulary: int | None = None, valid: Place | None = None, test: Place | None = None
-) -> OwnData:
-    return _of_kind("texts", path, {"vocabulary": vocabulary}, valid, test)
+    return from_path(path, **options)
 
 
 def from_path(path: Place, **options: Any) -> OwnData:
@@ -179,24 +145,59 @@ def from_path(path: Place, **options: Any) -> OwnData:
     path = Path(path).expanduser()
     check_place(path)
     given = {name: value for name, value in options.items() if value is not None}
+    candidate = _candidate(path, given)
+    for form in reversed(FORMATS.values()):
+        if form.recognise is not None and form.recognise(candidate):
+            return own_data(form.name, path, given)
+    if is_table(candidate):
+        raise unclear(path, given)
+    if (by := given.pop("by", BY[0])) not in BY:
+        raise ValueError(f"by must be {', '.join(BY[:-1])} or {BY[-1]}, got {by!r}")
+    return own_data(by, path, given)
+
+
+def own_data(kind: str, path: Place, options: Options) -> OwnData:
+    """Make an `OwnData` of a kind.
+
+    **Arguments:** `options`: those of its format, and `valid` and `test`; None means not given.
+
+    **Raises:** DataError if the path is not a file with something in it or a folder, ValueError for a wrong option.
+    """
+    form = format_of(kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    places = {"train": Path(path).expanduser()}
+    places |= {split: Path(given.pop(split)).expanduser() for split in ("valid", "test") if split in given}
+    for name in given:
+        if name not in form.options:
+            raise ValueError(f"--{name.replace('_', '-')} is not for {form.title} such as {path}")
+    completed = form.complete(places["train"], given)
+    for place in places.values():
+        check_place(place)
+    return OwnData(kind, places["train"], completed, places.get("valid"), places.get("test"))
+
+
+def _candidate(path: Path, options: Options) -> Candidate:
     if path.is_dir():
-        return from_folder(path, **given)
+        known = dict.fromkeys(suffix for form in reversed(FORMATS.values()) for suffix in form.suffixes)
+        suffixes = frozenset(file.suffix.lower() for file in files_below(path, tuple(known)))
+        return Candidate(path, options, b"", suffixes)
     with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"MThd":
-        raise DataError(path, "is one MIDI file; give a folder with several, to train on some and test on others")
-    if path.suffix.lower() in (".mid", ".midi") and "by" not in given:
-        raise DataError(path, "is not a MIDI file, though it is named like one; give --by characters if it is a text")
-    if start == b"PK\3\4":
-        return _taken(from_midi, path, given, "MIDI files")
-    if "by" not in given and (path.suffix.lower() in TABLES or start == b"PAR1" or given.keys() & {"label", "target"}):
-        return _taken(from_csv, path, given, "a table")
-    return _taken(from_text, path, given, "a text")
+        return Candidate(path, options, file.read(4), frozenset([path.suffix.lower()]))
 
 
-def _unclear(path: Path) -> DataError:
-    from rru.data.own.table import read_table
+def is_table(candidate: Candidate) -> bool:
+    """Return whether a file is read as a table: by its suffix or content, or because an option names a column."""
+    if candidate.path.is_dir() or "by" in candidate.options:
+        return False
+    named = candidate.path.suffix.lower() in TABLES or candidate.start == b"PAR1"
+    return named or bool({"label", "target"} & set(candidate.options))
 
+
+def unclear(path: Path, options: Options) -> Exception:
+    """Return the error for a table of which the options do not say what to do with it."""
+    for name in SERIES_OPTIONS:
+        if name in options:
+            return ValueError(f"--{name} is not for a table without --target such as {path}")
     names = read_table(path).names
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return DataError(
@@ -205,29 +206,3 @@ def _unclear(path: Path) -> DataError:
         "--text COLUMN --label COLUMN or --label COLUMN --sequence COLUMN to classify, or --by characters to read it "
         "as text",
     )
-
-
-def _refuse(path: Place, what: str, **options: Any) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"--{name.replace('_', '-')} is not for {what} such as {path}")
-
-
-def _taken(make: Any, path: Path, given: Mapping[str, Any], what: str) -> OwnData:
-    """Calls a maker with the options; raises ValueError if one is not for it."""
-    _refuse(path, what, **{name: value for name, value in given.items() if name not in make.__kwdefaults__})
-    found: OwnData = make(path, **given)
-    return found
-
-
-def _of_kind(
-    kind: str, path: Place, options: Mapping[str, Any], valid: Place | None = None, test: Place | None = None
-) -> OwnData:
-    """Make an `OwnData`; raises DataError if the path is not a file with something in it or a folder."""
-    places = [None if place is None else Path(place).expanduser() for place in (path, valid, test)]
-    for place in places:
-        if place is not None:
-            check_place(place)
-    assert places[0] is not None
-    given = {name: value for name, value in options.items() if value is not None}
-    return OwnData(kind, places[0], given, places[1], places[2])

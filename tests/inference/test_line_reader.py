@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from rru.cli.commands import app
 from rru.data.vocabulary import Vocabulary
-from rru.inference import Reader, load
+from rru.inference import LineReader, load
 from rru.training import RunError
 
 
@@ -20,7 +20,7 @@ def words(untrained_run):
 
 def test_text_read_line_by_line_takes_the_bits_of_the_whole(words):
     parts = [["the", "cat"], ["sat", "the", "dog"]]
-    reader = Reader(words)
+    reader = LineReader(words)
     said = [reader.read(" ".join(part)) for part in parts]
     ids = torch.from_numpy(words.vocabulary.numbers([word for part in parts for word in part]).astype(np.int64))
     with torch.no_grad():
@@ -34,7 +34,7 @@ def test_a_new_sequence_begins_after_an_empty_line(untrained_run):
     trained = load(untrained_run("imdb", "gru", Vocabulary.of(["good", "bad"], "words")))
     with torch.no_grad():
         trained.model.head.weight *= 50  # so that small differences are seen
-    reader = Reader(trained)
+    reader = LineReader(trained)
     first = reader.read("good bad good")
     assert reader.read("bad bad") != first
     assert reader.read("\n") == ""
@@ -47,7 +47,7 @@ def music(untrained_run):
 
 
 def test_notes_are_read_and_expected_by_their_midi_numbers(music):
-    reader = Reader(music)
+    reader = LineReader(music)
     assert reader.read("60 64 67").startswith("next ")
     for wrong in ("C4", "20", "109", "-60"):
         with pytest.raises(ValueError, match="must have MIDI notes from 21 to 108"):
@@ -56,12 +56,12 @@ def test_notes_are_read_and_expected_by_their_midi_numbers(music):
 
 def test_runs_that_cannot_be_streamed_say_why(untrained_run):
     with pytest.raises(RunError, match="joint output"):
-        Reader(load(untrained_run("bach", "rru", None, ["output=nade"])))
+        LineReader(load(untrained_run("bach", "rru", None, ["output=nade"])))
     with pytest.raises(
         RunError,
         match=r"`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`",
     ):
-        Reader(load(untrained_run("mnist", "rru")))
+        LineReader(load(untrained_run("mnist", "rru")))
 
 
 def test_the_command_answers_each_line_and_names_a_wrong_one(words, music):

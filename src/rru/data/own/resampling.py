@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,12 @@ from rru.data.own.columns import Layout, times_of
 from rru.data.own.table import Table
 from rru.data.own.times import Times, calendar
 
-MOST_SERIES = 5000
-MOST_STEPS = 20_000_000  # with gaps filled
+MAX_SERIES = 5000
+MAX_STEPS = 20_000_000  # with gaps filled
 
 
 @dataclass(frozen=True)
-class One:
+class RegularSeries:
     """One series on regular steps.
 
     **Arguments:**
@@ -41,10 +42,10 @@ class One:
         """The number of steps after the last known target, for which the file has inputs."""
         return len(self.inputs) - len(self.values)
 
-    def followed_by(self, other: "One", layout: Layout, path: Path) -> "One":
-        """Returns this series with another after it, and the steps between them as a gap.
+    def followed_by(self, other: "RegularSeries", layout: Layout, path: Path) -> "RegularSeries":
+        """Return this series with another after it, and the steps between them as a gap.
 
-        Raises DataError if the other does not begin after the last step of this one, by time; `path` is its file.
+        Raise DataError if the other does not begin after the last step of this one, by time; `path` is its file.
         """
         gap, notes = _gap(self, other, layout, path), (*self.notes, *other.notes)
         if gap:
@@ -62,61 +63,61 @@ class One:
         )
 
 
-def _gap(one: One, other: One, layout: Layout, path: Path) -> int:
-    """Returns the number of steps between two series; 0 without times. Raises DataError if they overlap."""
+def _gap(before: RegularSeries, after: RegularSeries, layout: Layout, path: Path) -> int:
+    """Return the number of steps between two series; 0 without times. Raise DataError if they overlap."""
     reason = "what is tested on must not be trained on"
-    if one.start is None or other.start is None or layout.frequency is None:
-        if np.ptp(other.values) and np.array_equal(one.values[-len(other.values) :], other.values):
+    if before.start is None or after.start is None or layout.frequency is None:
+        if np.ptp(after.values) and np.array_equal(before.values[-len(after.values) :], after.values):
             raise DataError(path, f"has the values that the data before it ends with: {reason}")
         return 0
-    first = int(np.floor(layout.frequency.positions(np.array([other.start]), one.start)[0] + 1e-9))
-    gap = first - len(one.values)
+    first = int(np.floor(layout.frequency.positions(np.array([after.start]), before.start)[0] + 1e-9))
+    gap = first - len(before.values)
     if gap < 0:
-        last = layout.frequency.times(one.start, np.array([len(one.values) - 1]))[0]
+        last = layout.frequency.times(before.start, np.array([len(before.values) - 1]))[0]
         raise DataError(
-            path, f"must begin after {last}, the end of the data before it; begins at {other.start}: {reason}"
+            path, f"must begin after {last}, the end of the data before it; begins at {after.start}: {reason}"
         )
-    if first + len(other.values) > MOST_STEPS:
-        raise DataError(path, f"begins {gap:,} steps after the end of the data before it; at most {MOST_STEPS:,}")
+    if first + len(after.values) > MAX_STEPS:
+        raise DataError(path, f"begins {gap:,} steps after the end of the data before it; at most {MAX_STEPS:,}")
     return gap
 
 
-def times_after(one: One, layout: Layout, first: int, end: int) -> Times | None:
-    """Returns the times of the steps from `first` up to `end`, counted from the start; None without times."""
-    if one.start is None or layout.frequency is None:
+def times_after(series: RegularSeries, layout: Layout, first: int, end: int) -> Times | None:
+    """Return the times of the steps from `first` up to `end`, counted from the start; None without times."""
+    if series.start is None or layout.frequency is None:
         return None
-    return layout.frequency.times(one.start, np.arange(first, end))
+    return layout.frequency.times(series.start, np.arange(first, end))
 
 
-def with_future(one: One, layout: Layout, horizon: int, path: Path) -> One:
-    """Returns a series with inputs for exactly `horizon` steps after its last value.
+def with_future(series: RegularSeries, layout: Layout, horizon: int, path: Path) -> RegularSeries:
+    """Return a series with inputs for exactly `horizon` steps after its last value.
 
-    Raises DataError if the file does not have the columns that are known in advance for so many steps.
+    Raise DataError if the file does not have the columns that are known in advance for so many steps.
     """
-    if layout.known and one.future < horizon:
-        which = f"series {one.name!r}" if one.name else "the series"
+    if layout.known and series.future < horizon:
+        which = f"series {series.name!r}" if series.name else "the series"
         need = f"{', '.join(layout.known)} of the {horizon} steps after the last {layout.target!r} of {which}"
-        raise DataError(path, f"must have {need}, in rows without {layout.target!r}; has {one.future}")
-    end = len(one.values) + horizon
+        raise DataError(path, f"must have {need}, in rows without {layout.target!r}; has {series.future}")
+    end = len(series.values) + horizon
     inputs = np.full((end, layout.size), np.nan)
-    given = one.inputs[:end]
+    given = series.inputs[:end]
     inputs[: len(given)] = given
     if layout.calendar:
-        inputs[:, layout.size - len(layout.calendar) :] = _calendar(one, layout, 0, end)
-    return replace(one, inputs=inputs)
+        inputs[:, layout.size - len(layout.calendar) :] = _calendar(series, layout, 0, end)
+    return replace(series, inputs=inputs)
 
 
-def _calendar(one: One, layout: Layout, first: int, end: int) -> NDArray[np.float64]:
-    """Returns the calendar inputs of the steps from `first` up to `end`, (steps, calendar inputs)."""
-    times = times_after(one, layout, first, end)
+def _calendar(series: RegularSeries, layout: Layout, first: int, end: int) -> NDArray[np.float64]:
+    """Return the calendar inputs of the steps from `first` up to `end`, (steps, calendar inputs)."""
+    times = times_after(series, layout, first, end)
     assert times is not None  # a calendar needs times
     assert layout.frequency is not None
     features = calendar(times, layout.frequency)
     return np.stack([features[each] for each in layout.calendar], axis=1)
 
 
-def read_series(table: Table, layout: Layout) -> dict[str, One]:
-    """Reads the series of a table, by name, in order of their names; one has the empty name."""
+def read_series(table: Table, layout: Layout) -> dict[str, RegularSeries]:
+    """Read the series of a table, by name, in order of their names; one has the empty name."""
     target = table[layout.target].numbers()
     inputs = _inputs(table, layout)
     times = None if layout.time is None else times_of(table[layout.time])
@@ -124,18 +125,17 @@ def read_series(table: Table, layout: Layout) -> dict[str, One]:
         groups = {"": np.arange(len(table))}
     else:
         names, numbers = np.unique(np.array(table[layout.id].texts()), return_inverse=True)
-        if len(names) > MOST_SERIES:
-            raise DataError(
-                table.path, f"must have at most {MOST_SERIES:,} series, has {len(names):,} in {layout.id!r}"
-            )
+        if len(names) > MAX_SERIES:
+            raise DataError(table.path, f"must have at most {MAX_SERIES:,} series, has {len(names):,} in {layout.id!r}")
         order = np.argsort(numbers, kind="stable")
         rows = np.split(order, np.cumsum(np.bincount(numbers))[:-1])
         groups = {str(name): some for name, some in zip(names, rows, strict=True)}
-    return {name: _one(name, table, layout, rows, target, inputs, times) for name, rows in groups.items()}
+    columns = _Columns(target, inputs, times)
+    return {name: _regular(name, table, layout, rows, columns) for name, rows in groups.items()}
 
 
 def _inputs(table: Table, layout: Layout) -> NDArray[np.float64]:
-    """Returns the input columns (rows, size without calendar): numbers, and one for each category."""
+    """Return the input columns (rows, size without calendar): numbers, and one for each category."""
     parts: list[NDArray[np.float64]] = []
     for name in (*layout.past, *layout.known):
         if name in layout.levels:
@@ -146,24 +146,24 @@ def _inputs(table: Table, layout: Layout) -> NDArray[np.float64]:
     return np.stack(parts, axis=1) if parts else np.empty((len(table), 0))
 
 
-def _one(
-    name: str,
-    table: Table,
-    layout: Layout,
-    rows: NDArray[np.int64],
-    target: NDArray[np.float64],
-    inputs: NDArray[np.float64],
-    times: Times | None,
-) -> One:
-    values, given = target[rows], inputs[rows]
+class _Columns(NamedTuple):
+    """The target (rows,), the inputs (rows, k) and the times (rows,) of a table."""
+
+    target: NDArray[np.float64]
+    inputs: NDArray[np.float64]
+    times: Times | None
+
+
+def _regular(name: str, table: Table, layout: Layout, rows: NDArray[np.int64], columns: _Columns) -> RegularSeries:
+    values, given, times = columns.target[rows], columns.inputs[rows], columns.times
     start, notes = None, []
     if times is not None:
         assert layout.frequency is not None
         _check_order(table, layout, rows, times[rows])
         start = times[rows[0]]
         places = np.floor(layout.frequency.positions(times[rows], start) + 1e-9).astype(np.int64)
-        if len(places) and places[-1] + 1 > MOST_STEPS:
-            raise DataError(table.path, f"spans {places[-1] + 1:,} steps {layout.frequency}; at most {MOST_STEPS:,}")
+        if len(places) and places[-1] + 1 > MAX_STEPS:
+            raise DataError(table.path, f"spans {places[-1] + 1:,} steps {layout.frequency}; at most {MAX_STEPS:,}")
         if gaps := int(places[-1]) + 1 - len(np.unique(places)):
             notes.append(f"{gaps:,} steps are not in the file; they repeat the value before and are not scored")
         grid = [_on_grid(column, places) for column in (values, *given.T)]
@@ -181,11 +181,11 @@ def _one(
     else:
         given = given[first:]
     observed = ~np.isnan(values[first:end])
-    return One(name, start, _carried(values[first:end]), observed, _carried(given), tuple(notes))
+    return RegularSeries(name, start, _carried(values[first:end]), observed, _carried(given), tuple(notes))
 
 
 def _check_order(table: Table, layout: Layout, rows: NDArray[np.int64], times: Times) -> None:
-    """Raises DataError if times go backwards, or are there twice."""
+    """Raise DataError if times go backwards, or are there twice."""
     steps = np.diff(times).astype(np.int64)
     assert layout.time is not None
     column = table[layout.time]
@@ -204,7 +204,7 @@ def _check_order(table: Table, layout: Layout, rows: NDArray[np.int64], times: T
 
 
 def _on_grid(values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns the mean of the values at each place, NaN where there is none."""
+    """Return the mean of the values at each place, NaN where there is none."""
     there = ~np.isnan(values)
     size = int(places[-1]) + 1
     counts = np.bincount(places[there], minlength=size)
@@ -213,7 +213,7 @@ def _on_grid(values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[
 
 
 def _carried(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Replaces NaN by the value before it, in each column; at the beginning NaN stays."""
+    """Replace NaN by the value before it, in each column; at the beginning NaN stays."""
     places = np.where(np.isnan(values), 0, np.arange(len(values)).reshape(-1, *([1] * (values.ndim - 1))))
     places = np.maximum.accumulate(places, axis=0)
     return np.asarray(np.take_along_axis(values, places, axis=0))

@@ -1,53 +1,45 @@
-"""Read one sequence step by step with a trained model, and say after each line what it makes of it."""
+"""Read one sequence line by line with a trained model, and tell after each line what the model predicts."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rru.data import KEYS, LOWEST_NOTE
-from rru.data.own.sequences import scaled
-from rru.data.reviews import words_of
 from rru.inference.classifying import ranked
 from rru.inference.trained import Trained
-from rru.tasks import JointHead
+from rru.kinds import kind_of
+from rru.tasks import JointHead, LayerState
 from rru.training import RunError
 
-TEXT, LABELS = ("words", "characters", "bytes"), ("reviews", "texts", "sequences")
 SHOWN = 3  # tokens or classes
-LEAST = 0.05  # probability of a note that is shown
+MIN_SHOWN = 0.05  # probability of a note that is shown
 
 
-class Reader:
+class LineReader:
     """A sequence that a trained model reads. The state is carried from line to line.
 
     **Arguments:** `trained`: a model trained on text, on texts or sequences with labels, or on music.
     """
 
     def __init__(self, trained: Trained) -> None:
-        trained.check_kind(*TEXT, *LABELS, "music", to="stream")
+        trained.check_command("stream")
         if isinstance(trained.model.head, JointHead):
             raise RunError(f"{trained.path}: `stream` needs independent keys, this run has a joint output")
-        self.trained = trained
-        self._state: Any = None
+        self.trained, self._kind = trained, kind_of(trained.kind)
+        readers = {"write": self._text, "compose": self._notes, "classify": self._class}
+        self._read = readers[self._kind.commands[0]]
+        self._state: LayerState = None
         self._before: Tensor | None = None  # logits (tokens,) of the next token
 
     def read(self, line: str) -> str:
-        """Reads a line and returns what the model says now; empty if the line has nothing to say something about.
+        """Read a line and return what the model predicts now; empty if there is nothing in the line.
 
-        Text is read with its line end. With labels, each line goes on with a text, or has the numbers of one step,
+        Text is read with its line end. With labels, each line continues a text, or has the numbers of one step,
         separated by commas; an empty line begins another sequence. Music: each line has the MIDI notes of one step.
         """
-        if self.trained.kind in TEXT:
-            return self._text(line)
-        if self.trained.kind == "music":
-            return self._notes(line)
-        if line.strip():
-            return self._class(line)
-        self._state = None
-        return ""
+        return self._read(line)
 
     @torch.no_grad()
     def _run(self, inputs: Tensor) -> Tensor:
@@ -55,7 +47,7 @@ class Reader:
         return self.trained.checked(logits)
 
     def _text(self, line: str) -> str:
-        """Says how many bits each token of the line took, and what is likely to follow."""
+        """Return how many bits each token of the line took, and what is likely to follow."""
         vocabulary = self.trained.vocabulary
         assert vocabulary is not None  # every model of text has one
         ids = torch.from_numpy(vocabulary.encode(line).astype(np.int64))
@@ -71,30 +63,19 @@ class Reader:
         return f"{bits:.2f} bits per {self.trained.kind[:-1]}; next {_listed(names, chances.tolist())}"
 
     def _class(self, line: str) -> str:
-        """Says how likely the classes are so far."""
-        if self.trained.kind == "sequences":
-            inputs = self._numbers(line)
-        else:
-            assert self.trained.vocabulary is not None
-            words = words_of(line)
-            if not words:
-                return ""
-            inputs = torch.from_numpy(self.trained.vocabulary.numbers(words).astype(np.int64))[:, None]
+        """Return how likely the classes are so far."""
+        if not line.strip():
+            self._state = None
+            return ""
+        assert self._kind.line is not None  # every kind whose classes can be streamed has it
+        inputs = self._kind.line(self.trained.trained_on, line)
+        if inputs is None:
+            return ""
         chances = list(ranked(self.trained, self._run(inputs)[0]).items())[:SHOWN]
         return _listed([name for name, _ in chances], [chance for _, chance in chances])
 
-    def _numbers(self, line: str) -> Tensor:
-        names = [str(name) for name in self.trained.about["columns"]]
-        try:
-            values = [float(field) for field in line.split(",")]
-        except ValueError as error:
-            raise ValueError(f"must have numbers separated by commas, got {line.strip()[:80]!r}") from error
-        if len(values) != len(names):
-            raise ValueError(f"must have {len(names)} numbers ({', '.join(names)}), got {len(values)}")
-        return torch.from_numpy(scaled(np.array([values]), self.trained.about["scale"]))[:, None]  # (1, 1, columns)
-
     def _notes(self, line: str) -> str:
-        """Says which notes are likely at the next step."""
+        """Return which notes are likely at the next step."""
         keys = torch.zeros(1, 1, KEYS)
         for field in line.split():
             if not field.isdecimal() or not 0 <= int(field) - LOWEST_NOTE < KEYS:
@@ -102,10 +83,10 @@ class Reader:
                 raise ValueError(f"must have {wanted} separated by spaces, got {field[:80]!r}")
             keys[0, 0, int(field) - LOWEST_NOTE] = 1
         chances = self._run(keys)[0, 0].sigmoid()  # (88,)
-        likely = [key for key in chances.argsort(descending=True).tolist() if chances[key] >= LEAST]
+        likely = [key for key in chances.argsort(descending=True).tolist() if chances[key] >= MIN_SHOWN]
         return f"next {_listed([str(LOWEST_NOTE + key) for key in likely], chances[likely].tolist())}"
 
 
 def _listed(names: list[str], chances: list[float]) -> str:
-    """Returns names with their probabilities."""
+    """Return names with their probabilities."""
     return ", ".join(f"{name} {chance:.0%}" for name, chance in zip(names, chances, strict=True)) or "nothing"

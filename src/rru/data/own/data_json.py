@@ -1,0 +1,157 @@
+"""What a run or export keeps about the user's own data, in data.json. Anyone may have written it, so it is checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from rru.data.own.columns import Layout
+from rru.data.own.scaling import BASES, ColumnScale, Scaling
+
+MAX_WINDOW = 1 << 20  # steps of context and horizon: a window of more takes gigabytes
+MAX_SEASON = 10**7  # steps
+BEATS_PER_BAR = 4.0
+
+JSON = Mapping[str, Any]
+Statistics = Mapping[str, Any]
+"""Counts by name, as in the catalogue: one number, or a list for train, valid and test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known about data of any kind.
+
+    **Arguments:**
+
+    - `statistics`: counts by name.
+    - `summary`: what was understood, in one line.
+    - `notes`: what the user should know: what was left out, copies in several splits, and so on.
+    """
+
+    statistics: Statistics
+    summary: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, given: JSON) -> Self:
+        """Read the facts from JSON values; raise ValueError if a model cannot be used with them."""
+        try:
+            return cls(**cls._values(given))
+        except KeyError as error:
+            raise ValueError(f"{error} is missing") from error
+        except (TypeError, AttributeError, ArithmeticError) as error:
+            raise ValueError(f"a value has another type ({error})"[:200]) from error
+
+    @classmethod
+    def _values(cls, given: JSON) -> dict[str, Any]:
+        """Return the arguments of the constructor. No model needs these three, so other types are left out."""
+        statistics, notes = given.get("statistics"), given.get("notes")
+        return {
+            "statistics": statistics if isinstance(statistics, dict) else {},
+            "summary": str(given.get("summary", "")),
+            "notes": tuple(map(str, notes)) if isinstance(notes, list | tuple) else (),
+        }
+
+    def fields(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MusicFacts(Facts):
+    """Facts about music: `beats_per_bar` of most pieces, in quarter notes."""
+
+    beats_per_bar: float = BEATS_PER_BAR
+
+    @classmethod
+    def _values(cls, given: JSON) -> dict[str, Any]:
+        beats = given.get("beats_per_bar")
+        known = isinstance(beats, int | float) and 0.25 <= beats <= 64
+        return super()._values(given) | {"beats_per_bar": beats if known else BEATS_PER_BAR}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFacts(Facts):
+    """Facts about labelled items: `classes`, and how many items of each every split has."""
+
+    classes: tuple[str, ...]
+    balance: Mapping[str, list[int]]
+
+    @classmethod
+    def _values(cls, given: JSON) -> dict[str, Any]:
+        balance = given.get("balance")
+        labels = {"classes": _names(given, "classes"), "balance": balance if isinstance(balance, dict) else {}}
+        return super()._values(given) | labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceFacts(LabelFacts):
+    """Facts about labelled sequences of numbers: `columns`, their `scale`, and whether each row was a sequence."""
+
+    columns: tuple[str, ...]
+    scale: ColumnScale
+    wide: bool
+
+    @classmethod
+    def _values(cls, given: JSON) -> dict[str, Any]:
+        columns = _names(given, "columns")
+        scale = ColumnScale.from_fields(given["scale"], len(columns))
+        return super()._values(given) | {"columns": columns, "scale": scale, "wide": bool(given.get("wide"))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesFacts(Facts):
+    """Facts about series.
+
+    **Arguments:**
+
+    - `layout`: what the columns of a table are.
+    - `series`: the scaling of each series, by name; at least one.
+    - `horizon`, `season`: steps.
+    - `base`: the simple forecast that the model starts from.
+    """
+
+    layout: Layout
+    series: Mapping[str, Scaling]
+    horizon: int
+    season: int
+    base: str
+
+    @classmethod
+    def _values(cls, given: JSON) -> dict[str, Any]:
+        scalings = {str(name): Scaling.from_fields(values) for name, values in given["series"].items()}
+        if not scalings:
+            raise ValueError("series must have at least one scaling")
+        if given["base"] not in BASES:
+            raise ValueError(f"base must be {', '.join(BASES)}, got {given['base']!r}"[:200])
+        return super()._values(given) | {
+            "layout": Layout.from_fields(given["layout"]),
+            "series": scalings,
+            "horizon": _count(given, "horizon", MAX_WINDOW),
+            "season": _count(given, "season", MAX_SEASON),
+            "base": given["base"],
+        }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of facts as JSON values."""
+    if isinstance(value, Layout | Scaling | ColumnScale):
+        return value.fields()
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _names(given: JSON, key: str) -> tuple[str, ...]:
+    names = given[key]
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{key} must be a list of names")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{key} must be different names")
+    return tuple(names)
+
+
+def _count(given: JSON, key: str, most: int) -> int:
+    value = given[key]
+    if type(value) is not int or not 0 < value <= most:
+        raise ValueError(f"{key} must be from 1 to {most}, got {value!r}"[:200])
+    return value

@@ -1,0 +1,53 @@
+"""The kinds of data: one module and one record for each. Everything above asks the record.
+
+```python
+from rru.kinds import kind_of
+
+music = kind_of("music")
+music.metric, music.commands, music.format.suffixes
+```
+"""
+
+from rru.data.own.formats import register_format
+from rru.kinds.images import IMAGES
+from rru.kinds.kind import CODE, Card, Kind, TrainedOn
+from rru.kinds.language import BYTES, CHARACTERS, WORDS
+from rru.kinds.music import MUSIC
+from rru.kinds.sequences import SEQUENCES
+from rru.kinds.series import SERIES
+from rru.kinds.texts import REVIEWS, TEXTS
+from rru.nn.options import Declared
+from rru.suggestions import did_you_mean
+from rru.tasks import register_task
+
+__all__ = ["CODE", "KINDS", "Card", "Kind", "TrainedOn", "kind_of", "reading_options", "register_kind"]
+
+KINDS: dict[str, Kind] = {}
+"""All kinds of data, by name."""
+
+
+def register_kind(kind: Kind) -> Kind:
+    """Add a kind of data and return it; raise ValueError if there is another one of this name."""
+    if KINDS.get(kind.name, kind) is not kind:
+        raise ValueError(f"kind {kind.name!r} is registered already")
+    if undeclared := set(kind.format.options) ^ set(kind.declared_options):
+        raise ValueError(f"kind {kind.name!r}: options of format and kind must be the same, got {undeclared}")
+    register_format(kind.format)
+    register_task(kind.name, kind.task)
+    return KINDS.setdefault(kind.name, kind)
+
+
+def kind_of(name: str) -> Kind:
+    """Return a kind of data; raise ValueError if there is none of this name."""
+    if name not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {name!r}{did_you_mean(name, KINDS)}")
+    return KINDS[name]
+
+
+def reading_options() -> dict[str, Declared]:
+    """Return the options of reading users' own data, of all kinds, by name."""
+    return {name: option for kind in KINDS.values() for name, option in kind.declared_options.items()}
+
+
+for _kind in (WORDS, CHARACTERS, BYTES, MUSIC, REVIEWS, TEXTS, IMAGES, SEQUENCES, SERIES):
+    register_kind(_kind)

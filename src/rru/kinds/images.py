@@ -1,0 +1,90 @@
+"""Images of digits, to classify: MNIST, read pixel by pixel."""
+
+import io
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rru.data import DataError, images
+from rru.data.own.data_json import Statistics
+from rru.data.streams import read_file
+from rru.extras import extra
+from rru.kinds.kind import Kind, TrainedOn
+from rru.kinds.sizes import used
+from rru.tasks import ImageTask, TaskSettings
+from rru.tasks.classification import DIGITS, PIXELS, pixel_order
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+FILE_LIMIT = 1 << 24  # bytes
+PIXEL_LIMIT = 1 << 24
+SIDE = 28
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM")
+
+
+def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float:
+    return float(used(statistics["images"][split], split, settings) * PIXELS)
+
+
+def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield the pixels of an image as a sequence, (784, 1, 1), from 0 to 1."""
+    grey = _grey_image(path)
+    pixels = np.asarray(grey, np.float32).reshape(-1) / 255
+    border = np.asarray(grey)[[0, -1]].mean() / 255
+    if border > 0.5:
+        pixels = 1 - pixels
+    yield "", torch.from_numpy(pixels[pixel_order(trained.settings.name)])[:, None, None]
+
+
+def _grey_image(path: Path) -> "Picture":
+    """Read an image as 28 x 28 pixels of 8-bit grey."""
+    with extra("train"):
+        from PIL import Image, UnidentifiedImageError
+    content = read_file(path, FILE_LIMIT)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # PIXEL_LIMIT is lower
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+        if image.width * image.height > PIXEL_LIMIT:
+            raise DataError(path, f"must have at most {PIXEL_LIMIT} pixels, got {image.width * image.height}")
+        grey = _grey(image)
+    except DataError:
+        raise
+    except UnidentifiedImageError as error:
+        raise DataError(path, f"is not a valid image: must be one of {', '.join(FORMATS)}") from error
+    except Exception as error:  # damaged images can raise anything in Pillow
+        raise DataError(path, f"is not a valid image ({type(error).__name__}: {error})") from error
+    return grey if grey.size == (SIDE, SIDE) else grey.resize((SIDE, SIDE), Image.Resampling.BOX)
+
+
+def _grey(image: "Picture") -> "Picture":
+    """Convert an image to 8-bit grey. Transparent parts become white, or black if the drawing is light."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if not image.has_transparency_data:
+        return image.convert("L")
+    grey, alpha = np.moveaxis(np.asarray(image.convert("RGBA").convert("LA"), np.float64), -1, 0)
+    background = 0 if (grey * alpha).sum() > 127 * alpha.sum() else 255
+    return Image.fromarray(((grey * alpha + background * (255 - alpha)) / 255).astype(np.uint8))
+
+
+IMAGES = Kind(
+    format=images.FORMAT,
+    task=ImageTask,
+    noun="images",
+    commands=("classify",),
+    steps=_steps,
+    inputs="(784, batch, 1) float32, pixels from 0 to 1; logits are of the ten digits",
+    pipeline="image-classification",
+    classes=DIGITS,
+    items=_items,
+    figure="confusion matrix",
+)

@@ -1,0 +1,142 @@
+"""`Kind`: everything that the package knows about one kind of data, in one record."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from rru.data import Facts, Format, OwnData, Vocabulary
+from rru.data.own.data_json import LabelFacts, Statistics
+from rru.kinds.sizes import CELLS, Tables, smoke
+from rru.nn.options import Declared, declared
+from rru.tasks import Metric, Recurrent, Task, TaskSettings
+
+CODE = {
+    "safetensors": """import rru
+
+trained = rru.load(".")
+logits, state = trained.model(inputs)
+""",
+    "onnx": """import numpy as np
+import onnxruntime
+
+sequence = onnxruntime.InferenceSession("sequence.onnx")
+logits, *state = sequence.run(None, {"input": inputs})  # from the initial state
+
+step = onnxruntime.InferenceSession("step.onnx")
+state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
+for x in inputs:
+    logits, *after = step.run(None, {"input": x, **state})
+    state = dict(zip(state, after))
+""",
+    "torch-export": """import torch
+import rru.nn  # has the operator that the program calls
+
+logits, state = torch.export.load("model.pt2").module()(inputs)
+""",
+}
+"""How to use an exported model, by format."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model card says about a kind of data: its `inputs`, the `code` by format, and the Hub's `pipeline`."""
+
+    inputs: str
+    code: Mapping[str, str]
+    pipeline: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """What a trained model keeps of its data, to read new data in the same way.
+
+    **Arguments:**
+
+    - `settings`: of its task.
+    - `data`: the user's own data, which may be gone; None for a data set of the catalogue.
+    - `facts`: what is known about the user's own data.
+    - `vocabulary`: None if it does not read text.
+    """
+
+    settings: TaskSettings
+    data: OwnData | None
+    facts: Facts | None
+    vocabulary: Vocabulary | None
+
+
+class NoOptions:
+    """The options of a kind that has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of data: how it is recognised, read, batched, modelled, scored, used, exported and shown.
+
+    **Arguments:**
+
+    - `format`: how it is recognised and read; its `name` is the name of the kind.
+    - `task`: batches, architecture of the model, loss, metric and settings.
+    - `noun`: what it is, in messages: `labelled texts`.
+    - `commands`: the commands that use its models; the first is the main one.
+    - `steps`: returns the time steps of a split (0 train, 1 valid), from the counts of the data and the settings; None
+      if they are not known.
+    - `inputs`: what the inputs and outputs of a model are, for its card.
+    - `code`: how to use an exported model, by format.
+    - `pipeline`: the Hub's name for what its models do.
+    - `card_of`: returns the card of a model. Default: from the three above.
+    - `auto`: the settings of the preset `auto`, from the counts of a user's data. None: not for users' own data.
+    - `cells`: what `auto` adds for each cell.
+    - `smoke`: what the preset `smoke` changes.
+    - `options`: declares the options of reading a user's data as fields with an `Option`; the names in `format`.
+    - `vocabularies`: the kinds of vocabulary of its models; empty if inputs are not tokens.
+    - `classes`: to classify, the names of the classes of the catalogue's data sets.
+    - `items`: to classify, yields name and inputs (T, 1, ...) of each item in a file.
+    - `line`: to stream classes, returns the inputs (T, 1, ...) in a line of text; None if there is nothing in it.
+    - `figure`: the figure that the report shows of a run's details, by its name in `rru.report`.
+    - `reading`: what tells it from other kinds that the same file can be read as. Default: its name.
+    """
+
+    format: Format
+    task: type[Task]
+    noun: str
+    commands: tuple[str, ...]
+    steps: Callable[[Statistics, int, TaskSettings], float | None]
+    inputs: str
+    code: Mapping[str, str] = field(default_factory=lambda: CODE)
+    pipeline: str | None = None
+    card_of: Callable[[Recurrent], Card] | None = None
+    auto: Callable[[Statistics], Tables] | None = None
+    cells: Mapping[str, Tables] = field(default_factory=lambda: CELLS)
+    smoke: Callable[[Statistics], Tables] = smoke
+    options: type = NoOptions
+    vocabularies: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    items: Callable[[TrainedOn, Path], Iterable[tuple[str, Tensor]]] | None = None
+    line: Callable[[TrainedOn, str], Tensor | None] | None = None
+    figure: str = ""
+    reading: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the kind."""
+        return self.format.name
+
+    @property
+    def metric(self) -> Metric:
+        """What its models are compared by."""
+        return self.task.metric
+
+    @property
+    def declared_options(self) -> dict[str, Declared]:
+        """The options of reading a user's data, by name."""
+        return declared(self.options) if self.options is not NoOptions else {}
+
+    def card(self, model: Recurrent) -> Card:
+        """Return what the card of a model says."""
+        return self.card_of(model) if self.card_of else Card(self.inputs, self.code, self.pipeline)
+
+    def class_names(self, facts: Facts | None) -> tuple[str, ...]:
+        """Return the names of the classes that a model tells apart."""
+        return facts.classes if isinstance(facts, LabelFacts) else self.classes

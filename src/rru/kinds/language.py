@@ -1,0 +1,74 @@
+"""Language: text by characters, words or bytes, to predict and to write."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from rru.data.own import text
+from rru.data.own.data_json import Statistics
+from rru.kinds import sizes
+from rru.kinds.kind import Kind
+from rru.kinds.options import Vocabulary
+from rru.kinds.sizes import Tables
+from rru.nn.options import Option
+from rru.tasks import LanguageTask, WordTask
+
+INPUTS = "(steps, batch) int64, numbers of {} in vocabulary.json; logits are of the next {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordOptions:
+    """How a text is divided into words."""
+
+    tokenizer: Annotated[str | None, Option("how to split a text into words", choices=("punctuation", "spaces"))] = None
+    vocabulary: Vocabulary = None
+
+
+def _auto(words: bool, statistics: Statistics) -> Tables:
+    tokens, embedding = statistics["tokens"][0], 64 if words else 32
+    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, 64 if words else 128)
+    batch_size = sizes.power_of_two(tokens / context / sizes.BATCHES, sizes.MIN_BATCH, sizes.MAX_BATCH)
+    outside = statistics["vocabulary"] * (embedding + 129)  # embedding and head
+    small, middle = (0.5, 0.4) if words else (0.4, 0.2)
+    model = {
+        "budget": sizes.rounded(sizes.between(tokens // 4, 60_000, 4_000_000), outside),
+        "dropout": sizes.by_size(tokens, (300_000, small), (3_000_000, middle), (0, 0.1)),
+        "embedding_size": embedding,
+    }
+    return sizes.tables(tokens, {"context": context, "batch_size": batch_size, "stateful": not words}, model)
+
+
+def _smoke(statistics: Statistics) -> Tables:
+    task = {"context": 16, "batch_size": 8, "limit": 2000, "evaluation_limit": 500}
+    return {**sizes.smoke(statistics), "task": task, "model": sizes.smoke_tokens(statistics, 41)}
+
+
+_language = partial(
+    Kind, noun="text", commands=("write", "stream"), steps=sizes.counted("tokens", "tokens"), smoke=_smoke,
+    pipeline="text-generation",
+)  # fmt: skip
+CHARACTERS = _language(
+    format=text.CHARACTERS,
+    task=LanguageTask,
+    inputs=INPUTS.format("characters", "one"),
+    auto=partial(_auto, False),
+    vocabularies=("characters", "code points"),
+    reading="by characters",
+)
+WORDS = _language(
+    format=text.WORDS,
+    task=WordTask,
+    inputs=INPUTS.format("words", "word"),
+    auto=partial(_auto, True),
+    options=WordOptions,
+    vocabularies=("words", "words and punctuation"),
+    reading="by words",
+)
+BYTES = _language(
+    format=text.BYTES,
+    task=LanguageTask,
+    inputs=INPUTS.format("bytes", "one"),
+    auto=partial(_auto, False),
+    vocabularies=("bytes",),
+    reading="by bytes",
+)

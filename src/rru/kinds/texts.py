@@ -1,0 +1,115 @@
+"""Texts with labels, to classify: the catalogue's film reviews, and users' tables and folders of texts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rru.data import DataError, words_of
+from rru.data.own import texts
+from rru.data.own.data_json import Statistics
+from rru.data.own.detect import TABLES
+from rru.data.own.table import read_table
+from rru.data.streams import read_file
+from rru.kinds import sizes
+from rru.kinds.kind import Kind, TrainedOn
+from rru.kinds.options import Label, Vocabulary
+from rru.kinds.sizes import Tables
+from rru.nn.options import Option
+from rru.tasks import ReviewTask, TaskSettings
+from rru.tasks.classification import REVIEW_CLASSES
+
+FILE_LIMIT = 1 << 24  # bytes
+INPUTS = "(steps, batch) int64, numbers of words in vocabulary.json; logits are of {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """How labelled texts are read."""
+
+    text: Annotated[str | None, Option("the column with texts to classify")] = None
+    label: Label = None
+    vocabulary: Vocabulary = None
+
+
+def _auto(statistics: Statistics) -> Tables:
+    words, count, embedding = statistics["words"][0], statistics["texts"][0], 32
+    task = {
+        "context": sizes.power_of_two(words / max(count, 1) * 2, 16, 512),
+        "batch_size": sizes.power_of_two(count / sizes.BATCHES, sizes.MIN_BATCH, sizes.MAX_BATCH),
+    }
+    budget = sizes.rounded(sizes.between(words // 20, 20_000, 300_000), statistics["vocabulary"] * embedding)
+    return sizes.tables(words, task, {"budget": budget, "dropout": 0.5, "embedding_size": embedding})
+
+
+def _smoke(statistics: Statistics) -> Tables:
+    return {**sizes.smoke(statistics), "model": sizes.smoke_tokens(statistics, 8)}
+
+
+def _steps(items: str, statistics: Statistics, split: int, settings: TaskSettings) -> float | None:
+    """Count the words, of each text at most `context`."""
+    words = sizes.counted("words", items)(statistics, split, settings)
+    most = sizes.used(statistics.get(items, (0, 0))[split], split, settings) * settings.context
+    return None if words is None else min(words, most)
+
+
+def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield a text file, or the texts in the rows of a table."""
+    if trained.data is None or path.suffix.lower() not in TABLES:
+        yield "", _last(trained, _words_in(path))
+        return
+    if "text" not in trained.data.options:
+        raise DataError(path, "must be a text file: the run was trained on a folder of texts")
+    for row, text in enumerate(read_table(path, least=1)[trained.data.options["text"]].texts(), 1):
+        if words := words_of(text):
+            yield f"row {row}", _last(trained, words)
+
+
+def _words_in(path: Path) -> list[str]:
+    try:
+        words = words_of(read_file(path, FILE_LIMIT).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"must be UTF-8 text ({error.reason} at byte {error.start})") from error
+    if not words:
+        raise DataError(path, "must have at least one word, got none")
+    return words
+
+
+def _last(trained: TrainedOn, words: list[str]) -> Tensor:
+    """Return the token ids of the last `context` words, (T, 1)."""
+    return _tokens(trained, words[-trained.settings.context :])
+
+
+def _tokens(trained: TrainedOn, words: list[str]) -> Tensor:
+    assert trained.vocabulary is not None  # every model of texts has one
+    return torch.from_numpy(trained.vocabulary.numbers(words).astype(np.int64))[:, None]
+
+
+def _line(trained: TrainedOn, line: str) -> Tensor | None:
+    words = words_of(line)
+    return _tokens(trained, words) if words else None
+
+
+_texts = partial(
+    Kind, task=ReviewTask, noun="labelled texts", commands=("classify", "stream"), vocabularies=("words",),
+    pipeline="text-classification", items=_items, line=_line, figure="confusion matrix",
+)  # fmt: skip
+TEXTS = _texts(
+    format=texts.FORMAT,
+    steps=partial(_steps, "texts"),
+    inputs=INPUTS.format("the classes in data.json"),
+    auto=_auto,
+    smoke=_smoke,
+    options=TextOptions,
+)
+REVIEWS = _texts(
+    format=texts.REVIEWS,
+    steps=partial(_steps, "reviews"),
+    inputs=INPUTS.format("negative and positive"),
+    classes=REVIEW_CLASSES,
+)
