@@ -53,4 +53,4 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard native/*)
 	touch $@
 
 clean:  # removes the virtual environment and everything built
-	rm -rf $(VENV) build dist src/*.egg-info src/rru/scan/_native.*
+	rm -rf $(VENV) build dist src/*.egg-info src/rru/scan/native/_native.*

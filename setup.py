@@ -50,7 +50,7 @@ class NameWheel(bdist_wheel):
 
 
 SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h", ".py"))
-LIBRARY = Extension("rru.scan._native", SOURCES, optional=not TARGET.tag)
+LIBRARY = Extension("rru.scan.native._native", SOURCES, optional=not TARGET.tag)
 setup(
     ext_modules=[] if NAME == "none" else [LIBRARY],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": NameWheel},

@@ -32,7 +32,7 @@ PASSES = {"inference": (Inference, AutocastInference), "training": (TrainingStep
 
 
 def measure_bfloat16(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Measures both layers in float32 and under autocast, all in turn."""
+    """Measure both layers in float32 and under autocast, all in turn."""
     names = [name for name in (settings.best_rru, "nn.LSTM") if name in settings.names]
     result: dict[str, Any] = {"shape": asdict(shape)}
     for kind, passes in PASSES.items():

@@ -15,7 +15,7 @@ NAMES = (RRU_NATIVE, RRU_REFERENCE, "nn.LSTM", "nn.GRU", *RIVALS)
 
 
 def why_no_native(layer_class: type[rru.Layer] = rru.RRU) -> str | None:
-    """Returns why the native back end cannot run this layer on this machine, or None if it can."""
+    """Return why the native back end cannot run this layer on this machine, or None if it can."""
     try:
         layer_class(1, 1, backend="native")(torch.zeros(1, 1, 1))
     except RuntimeError as error:
@@ -24,7 +24,7 @@ def why_no_native(layer_class: type[rru.Layer] = rru.RRU) -> str | None:
 
 
 def available(names: tuple[str, ...] = NAMES) -> tuple[str, ...]:
-    """Returns the contenders that can run on this machine."""
+    """Return the contenders that can run on this machine."""
     return tuple(name for name in names if name != RRU_NATIVE or why_no_native() is None)
 
 
@@ -51,7 +51,7 @@ class Contender:
         return sum(parameter.numel() for parameter in self.layer.parameters() if parameter.dim() == 2)
 
     def description(self) -> dict[str, object]:
-        """Returns name, sizes and settings for the report."""
+        """Return name, sizes and settings for the report."""
         return {
             "name": self.name,
             "dropout": self.dropout,
@@ -63,7 +63,7 @@ class Contender:
 
 
 def build(name: str, shape: Shape, dropout: float | None = None) -> Contender:
-    """Builds a contender with the largest hidden size that `shape.parameters` allow."""
+    """Build a contender with the largest hidden size that `shape.parameters` allow."""
     backend, build_layer = _builder(name, shape, dropout or 0.0)
     torch.manual_seed(0)
     layer = build_layer(rru.hidden_size_for(shape.parameters, build_layer))
@@ -73,7 +73,7 @@ def build(name: str, shape: Shape, dropout: float | None = None) -> Contender:
 
 
 def _builder(name: str, shape: Shape, dropout: float) -> tuple[str, Callable[[int], nn.Module]]:
-    """Returns the back end of a contender, and a function that builds its layer for a hidden size."""
+    """Return the back end of a contender, and a function that builds its layer for a hidden size."""
     if name in (RRU_NATIVE, RRU_REFERENCE):
         backend = name.removeprefix("RRU ")
         return backend, lambda n: rru.RRU(
@@ -95,7 +95,7 @@ def _builder(name: str, shape: Shape, dropout: float) -> tuple[str, Callable[[in
 
 
 def randomize_z(cell: rru.RRUCell) -> None:
-    """Sets Z to random values. With its initial zeros the state would only decay and c get no gradient."""
+    """Set Z to random values. With its initial zeros the state would only decay and c get no gradient."""
     with torch.no_grad():
         cell.Z.normal_(0, 0.1)
 
@@ -121,7 +121,7 @@ class TrainingStep:
         return self.layer(self.input)[0]
 
     def clear_gradients(self) -> None:
-        """Sets all gradients to None."""
+        """Set all gradients to None."""
         for tensor in (self.input, *self.layer.parameters()):
             tensor.grad = None
 

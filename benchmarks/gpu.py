@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Returns the properties of machine and software that affect speed."""
+    """Return the properties of machine and software that affect speed."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
     versions = {
         "rru": rru.__version__,
@@ -64,42 +64,41 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def contenders(shape: Shape, dropout: float, device: torch.device) -> list[Contender]:
-    """Returns the layers to compare, with equally many parameters: each RRU beside its reference, then the LSTMs."""
-    found = []
+    """Return the layers to compare, with equally many parameters: each RRU next to its reference, then the LSTMs."""
+    layers = []
     for backend in ("fused", "reference"):
         contender = build(RRU_REFERENCE, shape, dropout)
         contender.name, contender.backend, contender.layer.backend = f"RRU {backend}", backend, backend
-        found.append(contender)
+        layers.append(contender)
     torchs = build("nn.LSTM", shape)
-    found += [Contender("rru.LSTM", None, "auto", rru.LSTM.from_torch(torchs.layer)), torchs]
-    for contender in found:
+    layers += [Contender("rru.LSTM", None, "auto", rru.LSTM.from_torch(torchs.layer)), torchs]
+    for contender in layers:
         contender.layer.to(device)
-    return found
+    return layers
 
 
 def check(shape: Shape, device: torch.device) -> dict[str, float]:
-    """Compares outputs and gradients with the reference on the device; ends the benchmark if they differ.
+    """Compare outputs and gradients with the reference on the device; end the benchmark if they differ.
 
     **Returns:** the largest difference of each layer, relative to the largest entry.
     """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     fused, reference, ours, torchs = contenders(shape, DROPOUT, device)
     differences = {}
-    for one, other in ((fused, reference), (ours, torchs)):
-        results = [_results(contender, shape, device) for contender in (one, other)]
+    for tested, trusted in ((fused, reference), (ours, torchs)):
+        results = [_results(contender, shape, device) for contender in (tested, trusted)]
         pairs = list(zip(*results, strict=False))  # the LSTMs' weights come in another form: input gradients decide
-        compared = pairs if one is fused else pairs[:2]
+        compared = pairs if tested is fused else pairs[:2]
         worst = max(((a - b).abs().max() / b.abs().max()).item() for a, b in compared)
-        differences[one.name] = worst
+        differences[tested.name] = worst
         if not worst <= TOLERANCE:
-            sys.exit(
-                f"{one.name} differs from {other.name} at {shape.name} by {worst:.3g} of the largest: please report"
-            )
+            pair = f"{tested.name} differs from {trusted.name}"
+            sys.exit(f"{pair} at {shape.name} by {worst:.3g} of the largest: please report")
     return differences
 
 
 def _results(contender: Contender, shape: Shape, device: torch.device) -> list[Tensor]:
-    """Returns outputs, and the gradients of the input and of all parameters."""
+    """Return outputs, and the gradients of the input and of all parameters."""
     step = _pass("training", contender, shape, device)
     torch.manual_seed(1)  # the same dropout
     outputs, _ = contender.layer(step.input)
@@ -108,7 +107,7 @@ def _results(contender: Contender, shape: Shape, device: torch.device) -> list[T
 
 
 def measure(kind: str, shape: Shape, device: torch.device, repeats: int) -> dict[str, float]:
-    """Returns the median time of each contender in milliseconds, eager and as a CUDA graph."""
+    """Return the median time of each contender in milliseconds, eager and as a CUDA graph."""
     tasks: dict[str, Callable[[], object]] = {}
     for contender in contenders(shape, DROPOUT if kind == "training" else 0.0, device):
         tasks[contender.name] = eager = _pass(kind, contender, shape, device)
@@ -149,10 +148,10 @@ def _graph(run: Callable[[], object]) -> Callable[[], object]:
 
 
 def table(times: dict[str, dict[str, float]]) -> str:
-    """Returns times as a Markdown table: a line for each shape."""
+    """Return times as a Markdown table: a line for each shape."""
     names = list(next(iter(times.values())))
     lines = [f"| shape | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
-    lines += [f"| {shape} | {' | '.join(f'{found[name]:.2f}' for name in names)} |" for shape, found in times.items()]
+    lines += [f"| {shape} | {' | '.join(f'{row[name]:.2f}' for name in names)} |" for shape, row in times.items()]
     return "\n".join(lines)
 
 

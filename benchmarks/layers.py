@@ -91,7 +91,7 @@ def _names_among(choices: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
-    """Returns the settings, with the contenders that can run on this machine."""
+    """Return the settings, with the contenders that can run on this machine."""
     known = SHAPES | MORE_SHAPES
     names = options.shapes or (known if options.sections == ["phases"] else SHAPES)
     shapes = [known[name] for name in names]
@@ -105,7 +105,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
 
 
 def environment() -> dict[str, Any]:
-    """Returns the properties of machine and software that affect speed."""
+    """Return the properties of machine and software that affect speed."""
     return {
         "rru": rru.__version__,
         "torch": torch.__version__,
@@ -130,7 +130,7 @@ def _cpu_model() -> str:
 
 
 def print_environment(machine: dict[str, Any]) -> None:
-    """Prints the environment, and what cannot be measured in it."""
+    """Print the environment, and what cannot be measured in it."""
     print(
         f"rru {machine['rru']}, torch {machine['torch']} ({machine['cpu_capability']}), {machine['cpu']}, "
         f"{machine['cores']} cores, {machine['threads']} threads"
@@ -147,7 +147,7 @@ def _print_head(title: str) -> None:
 
 
 def run_passes(kind: str, settings: Settings) -> dict[str, Any]:
-    """Measures training or inference on all shapes, and compares."""
+    """Measure training or inference on all shapes, and compare."""
     _print_head({"training": "Training step: forward, backward, all gradients", "inference": "Inference"}[kind])
     measured = {}
     for shape in settings.shapes:
@@ -169,7 +169,7 @@ def run_streaming(settings: Settings) -> dict[str, Any]:
 
 
 def run_small(settings: Settings) -> list[dict[str, Any]]:
-    """Measures small layers beside nn.LSTM with as many parameters."""
+    """Measure small layers relative to nn.LSTM with as many parameters."""
     _print_head("Small layers: time / time of nn.LSTM, equal parameters")
     rows = sections.measure_small(settings)
     print(report.small_table(rows))
@@ -177,7 +177,7 @@ def run_small(settings: Settings) -> list[dict[str, Any]]:
 
 
 def run_bfloat16(settings: Settings) -> dict[str, Any]:
-    """Measures float32 and autocast to bfloat16."""
+    """Measure float32 and autocast to bfloat16."""
     _print_head("float32 and autocast to bfloat16")
     results = {shape.name: measure_bfloat16(shape, settings) for shape in settings.shapes}
     print(report.bfloat16_table(results))
@@ -185,7 +185,7 @@ def run_bfloat16(settings: Settings) -> dict[str, Any]:
 
 
 def run_growth(settings: Settings) -> dict[str, Any]:
-    """Measures training time for increasing sequence lengths."""
+    """Measure training time for increasing sequence lengths."""
     _print_head(f"Training time by sequence length: {settings.best_rru}")
     result = sections.measure_growth(settings)
     print(report.growth_table(result))
@@ -193,7 +193,7 @@ def run_growth(settings: Settings) -> dict[str, Any]:
 
 
 def run_threads(settings: Settings) -> dict[str, Any]:
-    """Measures training with one and two threads."""
+    """Measure training with one and two threads."""
     _print_head("Threads: training step")
     results = {shape.name: sections.measure_threads(shape, settings) for shape in settings.shapes}
     print(report.threads_table(results))
@@ -201,7 +201,7 @@ def run_threads(settings: Settings) -> dict[str, Any]:
 
 
 def run_memory(settings: Settings) -> dict[str, Any]:
-    """Measures the peak memory of a training step."""
+    """Measure the peak memory of a training step."""
     _print_head("Peak memory of a training step, including gradients, without weights and input")
     results = {shape.name: sections.measure_memory(shape, settings) for shape in settings.shapes}
     print(report.memory_table(results))
@@ -210,7 +210,7 @@ def run_memory(settings: Settings) -> dict[str, Any]:
 
 
 def run_phases(settings: Settings) -> dict[str, Any]:
-    """Measures the phases of a training step of the native RRU."""
+    """Measure the phases of a training step of the native RRU."""
     _print_head("Phases of a training step of the RRU, in percent")
     results = [
         measure_phases(shape, dropout, settings.repeats) for dropout in settings.dropouts for shape in settings.shapes

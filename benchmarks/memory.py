@@ -21,7 +21,7 @@ MAX_RSS = "ru_maxrss after the step minus ru_maxrss before it; less exact than V
 
 
 def measure(shape: Shape, name: str, dropout: float) -> dict[str, object]:
-    """Measures a training step in this process. Returns its peak memory in bytes, and the method.
+    """Measure a training step in this process. Return its peak memory in bytes, and the method.
 
     Gradients are included; weights, input and output gradient are not. A warm-up over two time steps loads libraries
     and starts threads first.
@@ -42,7 +42,7 @@ def measure(shape: Shape, name: str, dropout: float) -> dict[str, object]:
 
 
 def measure_in_subprocess(shape_name: str, name: str, dropout: float, threads: int, quick: bool) -> dict[str, object]:
-    """Runs `measure` in a new process, which has no memory to reuse."""
+    """Run `measure` in a new process, which has no memory to reuse."""
     command = [sys.executable, "-m", "benchmarks.memory", shape_name, name, str(dropout), str(threads)]
     run = subprocess.run(command + ["--quick"] * quick, cwd=ROOT, capture_output=True, text=True)
     if run.returncode != 0:
@@ -51,7 +51,7 @@ def measure_in_subprocess(shape_name: str, name: str, dropout: float, threads: i
 
 
 def _return_freed_memory() -> None:
-    """Returns freed memory to the system, so that reusing it shows up in the measurement."""
+    """Return freed memory to the system, so that reusing it shows up in the measurement."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
         if trim is not None:
@@ -67,13 +67,13 @@ def _reset_high_water() -> bool:
 
 
 def _status(field: str) -> int:
-    """Returns a field of /proc/self/status, in bytes."""
+    """Return a field of /proc/self/status, in bytes."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field + ":"))
     return 1024 * int(line.split()[1])
 
 
 def _max_rss() -> int:
-    """Returns the peak memory of the process so far, in bytes."""
+    """Return the peak memory of the process so far, in bytes."""
     import resource  # not on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -14,8 +14,9 @@ import torch
 
 from benchmarks.contenders import RRU_NATIVE, TrainingStep, build
 from benchmarks.shapes import Shape
-from rru.scan import library
-from rru.scan.native_wide import FORMS
+from rru.scan.native import library
+from rru.scan.native.rru import NativeRRU
+from rru.scan.native.rru_wide import NativeWideRRU
 
 OUTSIDE_LOOP = ("prepare", "rows", "after")  # as in native/phases.h; then come the products of a step, in order
 NAMES = (  # in the order of a table; "first", "middle" and "last" are the products of a step (y is in the middle)
@@ -44,8 +45,8 @@ class PhaseTimer:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measures everything that runs inside, and adds it to `seconds`."""
-        plain, wide = type(FORMS["rru"]), type(FORMS["rru_wide"])
+        """Measure everything that runs inside, and add it to `seconds`."""
+        plain, wide = NativeRRU, NativeWideRRU
         start = time.perf_counter()
         with (
             patch.object(library.Function, "__call__", self._timing_native(library.Function.__call__)),
@@ -75,38 +76,38 @@ class PhaseTimer:
                 return call(function, memory)  # inside `gradients` or `derived`, which are timed as a whole
             if "_gradients_" in function._name:
                 return whole(function, memory)
-            with native_phases() as found:
+            with native_phases() as phases:
                 call(function, memory)
             direction = "forward" if "forward" in function._name else "backward"
-            products = [index for index in range(len(OUTSIDE_LOOP), len(found)) if found[index]]
-            for index, seconds in enumerate(found):
+            products = [index for index in range(len(OUTSIDE_LOOP), len(phases)) if phases[index]]
+            for index, seconds in enumerate(phases):
                 if index < len(OUTSIDE_LOOP):
                     name = OUTSIDE_LOOP[index]
                 else:
                     name = "first" if index == products[0] else "last" if index == products[-1] else "middle"
-                alone = index < len(OUTSIDE_LOOP) and name != "rows"
-                self.seconds[f"{direction} {name}"] += seconds / (1 if alone else torch.get_num_threads())
+                once = index < len(OUTSIDE_LOOP) and name != "rows"
+                self.seconds[f"{direction} {name}"] += seconds / (1 if once else torch.get_num_threads())
 
         return timed
 
 
 @contextmanager
 def native_phases() -> Iterator[list[float]]:
-    """Yields a list that holds the seconds of each phase of native/phases.h, summed over threads, afterwards."""
+    """Yield a list that holds the seconds of each phase of native/phases.h, summed over threads, afterwards."""
     assert library._library is not None
-    found: list[float] = []
+    phases: list[float] = []
     library._library.rru_time_phases()
     try:
-        yield found
+        yield phases
     finally:
         size = library._library.rru_phases(None, 0)
         seconds = (ctypes.c_double * size)()
         library._library.rru_phases(seconds, size)
-        found += seconds
+        phases += seconds
 
 
 def measure_phases(shape: Shape, dropout: float, repeats: int) -> dict[str, Any]:
-    """Returns the median seconds of every phase of a training step."""
+    """Return the median seconds of every phase of a training step."""
     step = TrainingStep(build(RRU_NATIVE, shape, dropout), shape)
     step()
     rounds = []
@@ -118,5 +119,5 @@ def measure_phases(shape: Shape, dropout: float, repeats: int) -> dict[str, Any]
     return {
         "shape": asdict(shape),
         "dropout": dropout,
-        "median_seconds": {name: median(one[name] for one in rounds) for name in NAMES},
+        "median_seconds": {name: median(seconds[name] for seconds in rounds) for name in NAMES},
     }

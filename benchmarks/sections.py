@@ -61,7 +61,7 @@ class Settings:
 
 
 def contenders_for(kind: str, shape: Shape, settings: Settings) -> list[Contender]:
-    """Builds the contenders. In training the RRUs run at every dropout, the others only at the first."""
+    """Build the contenders. In training the RRUs run at every dropout, the others only at the first."""
     if kind == "inference":
         return [build(name, shape) for name in settings.names]
     return [
@@ -72,10 +72,10 @@ def contenders_for(kind: str, shape: Shape, settings: Settings) -> list[Contende
 
 
 def measure_shape(kind: str, shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Measures training or inference of all contenders on one shape, interleaved with a product for the GEMM rate."""
+    """Measure training or inference of all contenders on one shape, interleaved with a product for the GEMM rate."""
     make_pass, flops_per_weight = PASSES[kind]
     contenders = contenders_for(kind, shape, settings)
-    tasks = [Task(make_pass(one, shape), every=SLOW_EVERY if one.is_slow else 1) for one in contenders]
+    tasks = [Task(make_pass(rival, shape), every=SLOW_EVERY if rival.is_slow else 1) for rival in contenders]
     product = SquareProduct(settings.product_size)
     *seconds, product_seconds = interleave([*tasks, Task(product)], settings.repeats)
     gemm_gflops = product.flops / median(product_seconds) / 1e9
@@ -94,7 +94,7 @@ def measure_shape(kind: str, shape: Shape, settings: Settings) -> dict[str, Any]
 def _ratios(
     contender: Contender, times: Seconds, contenders: Sequence[Contender], seconds: Sequence[Seconds]
 ) -> dict[str, float]:
-    """Returns the time of a contender relative to each base, at the same dropout if the base has dropout."""
+    """Return the time of a contender relative to each base, at the same dropout if the base has dropout."""
     return {
         base.name: median_ratio(times, base_times)
         for base, base_times in zip(contenders, seconds, strict=True)
@@ -103,8 +103,8 @@ def _ratios(
 
 
 def _comparison_dropout(contender: Contender, contenders: Sequence[Contender]) -> float | None:
-    """Returns the dropout of a contender, or for layers of torch.nn the first dropout of any contender."""
-    return next((one.dropout for one in (contender, *contenders) if one.dropout is not None), None)
+    """Return the dropout of a contender, or for layers of torch.nn the first dropout of any contender."""
+    return next((rival.dropout for rival in (contender, *contenders) if rival.dropout is not None), None)
 
 
 class CellSteps:
@@ -143,7 +143,7 @@ class StreamSteps:
 
 
 def streaming_cells(shape: Shape) -> dict[str, nn.Module]:
-    """Builds RRUCell and nn.LSTMCell with equal parameters."""
+    """Build RRUCell and nn.LSTMCell with equal parameters."""
     options = {"expansion": shape.expansion, "relu_layers": shape.relu_layers}
     builders = {
         "rru.RRUCell": lambda n: rru.RRUCell(shape.input_size, n, output_size=shape.output_size, **options),
@@ -156,7 +156,7 @@ def streaming_cells(shape: Shape) -> dict[str, nn.Module]:
 
 
 def measure_streaming(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Measures one inference step at batch 1, in interleaved blocks of steps."""
+    """Measure one inference step at batch 1, in interleaved blocks of steps."""
     steps = 2 if settings.quick else max(10, STREAMING_WEIGHTS // shape.parameters)
     cells = streaming_cells(shape)
     runs = {name: CellSteps(cell, shape.input_size, steps) for name, cell in cells.items()}
@@ -175,20 +175,20 @@ def measure_streaming(shape: Shape, settings: Settings) -> dict[str, Any]:
 
 
 def int8_cells(cells: dict[str, nn.Module]) -> dict[str, nn.Module]:
-    """Returns both cells with int8 weights, where the native library and torch's own quantization are available."""
-    found: dict[str, nn.Module] = {}
+    """Return both cells with int8 weights, where the native library and torch's own quantization are available."""
+    quantized: dict[str, nn.Module] = {}
     if why_no_native() is None:
-        found["rru.quantize"] = rru.quantize(cells["rru.RRUCell"])
+        quantized["rru.quantize"] = rru.quantize(cells["rru.RRUCell"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls its quantization old
         if torch.backends.quantized.engine != "none":
             peer = nn.Sequential(cells["nn.LSTMCell"]).eval()
-            found["nn.LSTMCell int8"] = torch.ao.quantization.quantize_dynamic(peer, {nn.LSTMCell}, torch.qint8)[0]
-    return found
+            quantized["nn.LSTMCell int8"] = torch.ao.quantization.quantize_dynamic(peer, {nn.LSTMCell}, torch.qint8)[0]
+    return quantized
 
 
 def measure_small(settings: Settings) -> list[dict[str, Any]]:
-    """Measures small layers beside nn.LSTM with the same input size and as many parameters, in blocks of calls."""
+    """Measure small layers relative to nn.LSTM with the same input size and as many parameters, in blocks of calls."""
     hidden_sizes, batches, lengths = (
         ((4,), (2,), (3,)) if settings.quick else (SMALL_HIDDEN, SMALL_BATCHES, SMALL_STEPS)
     )
@@ -222,7 +222,7 @@ def _repeated(run: Callable[[], object], calls: int) -> Callable[[], None]:
 
 
 def measure_growth(settings: Settings) -> dict[str, Any]:
-    """Measures a training step of a small RRU for increasing sequence lengths."""
+    """Measure a training step of a small RRU for increasing sequence lengths."""
     lengths = (2, 4, 8) if settings.quick else GROWTH_STEPS
     shape = SHAPES["nottingham"].tiny() if settings.quick else SHAPES["nottingham"]
     if not settings.quick:
@@ -243,7 +243,7 @@ def measure_growth(settings: Settings) -> dict[str, Any]:
 
 
 def measure_threads(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Measures a training step and a square product with one and two threads, interleaved."""
+    """Measure a training step and a square product with one and two threads, interleaved."""
     names = [name for name in (settings.best_rru, "nn.LSTM", "nn.GRU") if name in settings.names]
     steps = {name: TrainingStep(build(name, shape, settings.dropouts[0]), shape) for name in names}
     runs = steps | {"GEMM": SquareProduct(settings.product_size)}
@@ -267,7 +267,7 @@ def measure_threads(shape: Shape, settings: Settings) -> dict[str, Any]:
 
 
 def measure_memory(shape: Shape, settings: Settings) -> dict[str, Any]:
-    """Measures the peak memory of a training step, each contender in its own process."""
+    """Measure the peak memory of a training step, each contender in its own process."""
     dropout, threads = settings.dropouts[0], torch.get_num_threads()
     peaks = {name: measure_in_subprocess(shape.name, name, dropout, threads, settings.quick) for name in settings.names}
     torch_bytes = peaks.get("nn.LSTM", {}).get("bytes")

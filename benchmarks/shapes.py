@@ -25,7 +25,7 @@ class Shape:
         )
 
     def tiny(self) -> "Shape":
-        """Returns a version that runs in milliseconds."""
+        """Return a version that runs in milliseconds."""
         return replace(
             self,
             batch=2,

@@ -33,7 +33,7 @@ BASES = ("nn.LSTM", "nn.GRU", RRU_REFERENCE)
 
 
 def compare(measured: Mapping[str, dict[str, Any]], with_targets: bool) -> list[dict[str, Any]]:
-    """Returns every comparison at every measured dropout.
+    """Return every comparison at every measured dropout.
 
     **Arguments:**
 
@@ -50,7 +50,7 @@ def compare(measured: Mapping[str, dict[str, Any]], with_targets: bool) -> list[
 def _ratios_by_dropout(
     comparison: Comparison, measured: Mapping[str, dict[str, Any]]
 ) -> Iterator[tuple[float | None, dict[str, float]]]:
-    """Yields each dropout with the ratio on each shape."""
+    """Yield each dropout with the ratio on each shape."""
     ratios: dict[float | None, dict[str, float]] = {}
     for shape, result in measured.items():
         for row in result["contenders"]:

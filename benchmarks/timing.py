@@ -63,12 +63,12 @@ def _time(task: Task) -> float:
 
 
 def median(seconds: Seconds) -> float:
-    """Returns the median over the rounds that were not skipped."""
+    """Return the median over the rounds that were not skipped."""
     return statistics.median(duration for duration in seconds if duration is not None)
 
 
 def median_ratio(seconds: Seconds, base: Seconds) -> float:
-    """Returns the median of `seconds / base` over the rounds that neither skipped."""
+    """Return the median of `seconds / base` over the rounds that neither skipped."""
     pairs = zip(seconds, base, strict=True)
     return statistics.median(ours / theirs for ours, theirs in pairs if ours is not None and theirs is not None)
 

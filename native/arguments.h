@@ -1,4 +1,4 @@
-// The arguments of a call from Python (scan/library.py): named numbers, and tensors as address and size.
+// The arguments of a call from Python (scan/native/library.py): named numbers, and tensors as address and size.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <string>
 
 namespace rru {
-// Keeps a message for Python to fetch with `rru_error`.
+// Keep a message for Python to fetch with `rru_error`.
 void set_error(const char* message);
 }  // namespace rru
 
@@ -29,7 +29,7 @@ struct Mismatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Reads the arguments in order. Throws Mismatch unless every number has the expected name, every tensor has the
+// Read the arguments in order. Throw Mismatch unless every number has the expected name, every tensor has the
 // expected size, and none are left at the end. So a wrong call never touches memory outside a tensor.
 class Arguments {
  public:

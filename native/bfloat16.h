@@ -10,7 +10,7 @@
 #endif
 
 namespace rru {
-// Returns whether code for AVX-512 may use AVX512_BF16: the processor has it, and no test has switched it off.
+// Return whether code for AVX-512 may use AVX512_BF16: the processor has it, and no test has switched it off.
 bool has_bfloat16_dots();
 }  // namespace rru
 
@@ -21,7 +21,7 @@ typedef uint16_t Halves __attribute__((vector_size(RRU_VECTOR_BYTES / 2)));
 
 constexpr uint32_t kUpper = 0xffff0000;
 
-// Rounds to the nearest bfloat16, ties to even, in the upper 16 bits. The lower ones are not zero. NaN stays NaN.
+// Round to the nearest bfloat16, ties to even, in the upper 16 bits. The lower ones are not zero. NaN stays NaN.
 inline Bits round_to_bfloat16(Vector<float> x) {
   const Bits bits = (Bits)x, nan = (Bits)(x != x);
   return (bits + 0x7fff + ((bits >> 16) & 1)) | (nan & 0x7fc00000);
@@ -47,7 +47,7 @@ inline void to_pairs(Packed<float>& matrix) {
   matrix.halves = true;
 }
 
-// Rounds a row of `size` values to bfloat16, padded with zeros to a whole number of registers.
+// Round a row of `size` values to bfloat16, padded with zeros to a whole number of registers.
 inline void round_row(const float* row, int size, uint16_t* out) {
   constexpr int lanes = Simd<float>::lanes;
   for (int k = 0; k < size; k += lanes) {
@@ -57,7 +57,7 @@ inline void round_row(const float* row, int size, uint16_t* out) {
   }
 }
 
-// Rounds a row to bfloat16 values in float32.
+// Round a row to bfloat16 values in float32.
 inline void round_row(const float* row, int size, float* out) {
   for_each<float>(size, [&](auto load, auto store) {
     store(out, (Vector<float>)(round_to_bfloat16(load(row)) & kUpper));
@@ -166,7 +166,7 @@ using Dots = Shifted;  // never called
 
 constexpr int kTileRows = RRU_VECTOR_BYTES == 64 ? 12 : 6;  // of one panel: as many as there are registers for the sums
 
-// Calls Kernel::tile for a number of rows that is known only at run time.
+// Call Kernel::tile for a number of rows that is known only at run time.
 template <typename Kernel, int Panels, int Rows = kTileRows / Panels>
 inline void tile_halves(int rows, const float* a, int stride, const Packed<float>& matrix, int p, Start<float> start,
                         float* const* out) {

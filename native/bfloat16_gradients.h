@@ -8,7 +8,7 @@
 #if defined(RRU_DOTS)
 namespace rru::RRU_ISA {
 
-// Computes the sum over all tokens of a[token][r] * b[token][c]. Tokens are processed in blocks; of each, `a` and `b` are
+// Compute the sum over all tokens of a[token][r] * b[token][c]. Tokens are processed in blocks; of each, `a` and `b` are
 // stored in pairs of tokens, in strips of as many columns as a tile takes, so that a tile reads both in order.
 template <typename T>
 struct MatrixGradient {
@@ -35,7 +35,7 @@ struct MatrixGradient {
   static size_t strips_of(int size, int width) { return (size + width - 1) / width; }
 };
 
-// Stores tokens first .. first + count of a (tokens, size) matrix in pairs, for this share of the pairs.
+// Store tokens first .. first + count of a (tokens, size) matrix in pairs, for this share of the pairs.
 template <int Width>
 void pair_tokens(const float* from, int size, int first, int count, Share share, uint32_t* pairs) {
   constexpr int lanes = Simd<float>::lanes, part = Width < lanes ? Width : lanes;
@@ -57,7 +57,7 @@ void pair_tokens(const float* from, int size, int first, int count, Share share,
   }
 }
 
-// Computes sums[r][c], the dot products of a strip of `a` and a strip of `b`.
+// Compute sums[r][c], the dot products of a strip of `a` and a strip of `b`.
 template <int Rows, int Columns>
 RRU_DOTS void gradient_tile(const uint32_t* a, const uint32_t* b, int lines, float* sums) {
   constexpr int lanes = Simd<float>::lanes, vectors = Columns / lanes;
@@ -83,12 +83,12 @@ RRU_DOTS void gradient_tile(const uint32_t* a, const uint32_t* b, int lines, flo
   for (int v = 0; v < vectors; ++v) _mm512_storeu_ps(sums + r * Columns + v * lanes, totals[r][v]);
 }
 
-// Adds `count` sums to `out`, or with `begin` stores them.
+// Add `count` sums to `out`, or with `begin` store them.
 inline void put_sums(const float* sums, int count, bool begin, float* out) {
   for_each<float>(count, [&](auto load, auto store) { store(out, begin ? load(sums) : load(out) + load(sums)); });
 }
 
-// Adds the products of one block of tokens to the result, or begins with them, for this share of the rows.
+// Add the products of one block of tokens to the result, or begin with them, for this share of the rows.
 inline void add_block(const MatrixGradient<float>& call, int lines, bool begin, Share share) {
   constexpr int height = MatrixGradient<float>::tile_rows, width = MatrixGradient<float>::tile_columns;
   alignas(kCacheLine) float sums[height * width];

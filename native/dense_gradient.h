@@ -60,7 +60,7 @@ struct DenseGradient {
   static constexpr int group = 6, width = 2 * Simd<T>::lanes;
   static constexpr int tokens_together = 256, features_together = 64 * group;  // fit the L2 cache
 
-  // Returns where the features of a share begin. The rows of a symmetric result become shorter, so shares grow.
+  // Return where the features of a share begin. The rows of a symmetric result become shorter, so shares grow.
   int first_feature(int index, int size) const {
     if (!symmetric) return Share{index, size}.first(features);
     return static_cast<int>(features * (1 - std::sqrt(1 - static_cast<double>(index) / size)));
@@ -73,7 +73,7 @@ struct DenseGradient {
 
   int64_t extent(int row, int size) const { return (tokens - int64_t{1}) * row + size; }
 
-  // Copies rows of a block of tokens: element (token, column) goes to [column / size][token][column % size].
+  // Copy rows of a block of tokens: element (token, column) goes to [column / size][token][column % size].
   template <int size>
   static void copy_in_groups(const T* from, size_t row, int tokens, int columns, T* target) {
     const int whole = columns / size, rest = columns % size;

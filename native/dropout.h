@@ -59,7 +59,7 @@ struct Dropout {
     }
   }
 
-  // Sets factors[f] to 0 or 1 / (1 - rate) for f < features, for one time step of one row of the batch.
+  // Set factors[f] to 0 or 1 / (1 - rate) for f < features, for one time step of one row of the batch.
   template <typename T>
   void mask(int step, int row, int features, T* factors) const {
     const double share = std::nearbyint(rate * 4294967296.0);

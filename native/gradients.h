@@ -1,5 +1,5 @@
 // The gradients of the weights and inputs of a small layer, from the tensors that its loops wrote, on one thread.
-// Large layers leave these products to torch: see scan/native_cell.py.
+// Large layers leave these products to torch: see scan/native/spec.py.
 #pragma once
 #include "arguments.h"
 #include "pointwise.h"
@@ -15,7 +15,7 @@ struct Strided {
   size_t row, column;
 };
 
-// Adds to out[r][c] the sum over k < depth of a(r, k) * b[k * b_row + c], for `Rows` rows and `Vectors` registers.
+// Add to out[r][c] the sum over k < depth of a(r, k) * b[k * b_row + c], for `Rows` rows and `Vectors` registers.
 template <typename T, int Rows, int Vectors>
 inline void add_tile(Strided<T> a, const T* b, size_t b_row, int depth, T* out, size_t out_row) {
   constexpr int lanes = Simd<T>::lanes;
@@ -41,7 +41,7 @@ inline void add_tile(Strided<T> a, const T* b, size_t b_row, int depth, T* out, 
   for (int v = 0; v < Vectors; ++v) store(out + r * out_row + v * lanes, sums[r][v]);
 }
 
-// Calls work(first row, integral constant with the number of rows) for all rows, in groups that fit the registers.
+// Call work(first row, integral constant with the number of rows) for all rows, in groups that fit the registers.
 template <typename Work>
 inline void in_groups(int rows, const Work& work) {
   int r = 0;
@@ -50,7 +50,7 @@ inline void in_groups(int rows, const Work& work) {
   if (r < rows) work(r, std::integral_constant<int, 1>());
 }
 
-// Adds to out the last `rest` columns of a * b, fewer than a register holds.
+// Add to out the last `rest` columns of a * b, fewer than a register holds.
 template <typename T>
 void add_last(Strided<T> a, int rows, const T* b, size_t b_row, int columns, int rest, int depth, T* out) {
   constexpr int lanes = Simd<T>::lanes;
@@ -72,7 +72,7 @@ void add_last(Strided<T> a, int rows, const T* b, size_t b_row, int columns, int
   });
 }
 
-// Computes out = a * b, `rows` x `columns`, in blocks of the depth that stay in the L1 cache.
+// Compute out = a * b, `rows` x `columns`, in blocks of the depth that stay in the L1 cache.
 template <typename T>
 void multiply_strided(Strided<T> a, int rows, const T* b, size_t b_row, int columns, int depth, T* out) {
   constexpr int lanes = Simd<T>::lanes, block = 128;
@@ -115,11 +115,11 @@ struct Gradients {
         p(in.size("output_size")),
         wants_x(in.flag("wants_x")) {}
 
-  // Computes the gradient (out, in) of a matrix from the rows of its results' gradients and of what it multiplied.
+  // Compute the gradient (out, in) of a matrix from the rows of its results' gradients and of what it multiplied.
   void matrix(const T* grads, int grads_row, int out, const T* values, int values_row, int in, T* result) const {
     multiply_strided<T>({grads, 1, static_cast<size_t>(grads_row)}, out, values, values_row, in, tokens, result);
   }
-  // Computes the gradients of x (unless null), W^x, W^h and b from those of the sum W^x x + W^h h + b, `size` wide.
+  // Compute the gradients of x (unless null), W^x, W^h and b from those of the sum W^x x + W^h h + b, `size` wide.
   void input_and_state(const T* grads, int size, const T* xh, const T* weight_x, T* grad_x, T* grad_weight_x,
                        T* grad_weight_h, T* grad_bias) const {
     if (grad_x) multiply_strided<T>({grads, static_cast<size_t>(size), 1}, tokens, weight_x, m, m, size, grad_x);

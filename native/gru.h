@@ -93,7 +93,7 @@ struct GruForward : Gru<T> {
   }
 
  private:
-  // Computes r and u from their sums, then prepares the candidate's product.
+  // Compute r and u from their sums, then prepare the candidate's product.
   void reset_row(const Row& row, Scratch& scratch) const {
     const bool reset_after = this->reset_after;
     T *r = scratch.gates[row.index], *u = r + n, *xrh = scratch.xrh[row.index];
@@ -110,7 +110,7 @@ struct GruForward : Gru<T> {
     if (!reset_after) std::copy_n(scratch.xh[row.index], m, xrh);
   }
 
-  // Computes the candidate from its sum, then the new state.
+  // Compute the candidate from its sum, then the new state.
   void update_row(const Row& row, Scratch& scratch, const T* keep) const {
     T *gates = scratch.gates[row.index], *u = gates + n, *h = scratch.xh[row.index] + m;
     T* j = reset_after ? gates + 2 * n : scratch.sums[row.index];
@@ -176,7 +176,7 @@ struct GruBackward : Gru<T> {
   }
 
  private:
-  // Computes the gradients of the sums of u and the candidate from the gradient of h.
+  // Compute the gradients of the sums of u and the candidate from the gradient of h.
   void candidate_row(const Row& row, Scratch& scratch, const T* keep) const {
     const bool reset_after = this->reset_after;
     const T *r = row_of(this->gates, row.token, 3 * n), *u = r + n, *j = u + n;
@@ -199,7 +199,7 @@ struct GruBackward : Gru<T> {
     scratch.from[row.index] = reset_after ? grad_product : grad_j;
   }
 
-  // Computes the gradient of r's sum from that of the candidate's product with h.
+  // Compute the gradient of r's sum from that of the candidate's product with h.
   void reset_row(const Row& row, Scratch& scratch) const {
     const bool reset_after = this->reset_after;
     const T *r = row_of(this->gates, row.token, 3 * n), *h = row_of(this->xh, row.token, m + n) + m;

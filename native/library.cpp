@@ -60,7 +60,7 @@ bool has_bfloat16_dots() {
 void set_error(const char* message) { std::snprintf(last_error, sizeof last_error, "%s", message); }
 }  // namespace rru
 
-// Returns the compiled instruction sets that this processor supports, best last, separated by spaces.
+// Return the compiled instruction sets that this processor supports, best last, separated by spaces.
 RRU_EXPORT const char* rru_instruction_sets() {
 #if defined(RRU_X86)
   const rru::Processor processor;
@@ -70,11 +70,11 @@ RRU_EXPORT const char* rru_instruction_sets() {
   return "portable";
 }
 
-// Returns whether code for AVX-512 uses AVX512_BF16. Tests can switch that off.
+// Return whether code for AVX-512 uses AVX512_BF16. Tests can switch that off.
 RRU_EXPORT int rru_bfloat16_dots() { return rru::has_bfloat16_dots(); }
 RRU_EXPORT void rru_allow_bfloat16_dots(int allowed) { rru::dots_allowed = allowed != 0; }
 
-// Returns the error message of the last call on this thread that returned 2.
+// Return the error message of the last call on this thread that returned 2.
 RRU_EXPORT const char* rru_error() { return rru::last_error; }
 
 // Starts to time the phases of all calls (phases.h). `rru_phases` copies their seconds and stops.

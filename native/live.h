@@ -21,7 +21,7 @@ struct LaneOrders {
 alignas(kCacheLine) inline constexpr LaneOrders kLaneOrders;
 #endif
 
-// Writes index and value of the lanes where `keep` is not zero, and anything after them, up to a whole register. Returns
+// Write index and value of the lanes where `keep` is not zero, and anything after them, up to a whole register. Return
 // how many there are. A loop with a condition per entry would take several times as long: nobody can guess dropout.
 inline int append(Integers keep, Integers index, Vector<float> value, int* to_index, float* to_value) {
 #if RRU_VECTOR_BYTES == 64
@@ -57,7 +57,7 @@ struct LiveList {
   void add(int at, T entry) { index[count] = at, value[count] = entry, ++count; }
 };
 
-// Adds features first .. first + size whose random word reaches `threshold` and whose value is positive, with
+// Add features first .. first + size whose random word reaches `threshold` and whose value is positive, with
 // value * factor. With Positive false, adds all whose word does.
 template <bool Positive, typename T>
 inline void add_kept(const uint32_t* words, uint32_t threshold, const T* values, T factor, int first, int size,
@@ -89,7 +89,7 @@ inline void add_kept(const uint32_t* words, uint32_t threshold, const T* values,
   }
 }
 
-// Lists the features that dropout keeps and whose value is positive, with value * factor; with Positive false, all that
+// List the features that dropout keeps and whose value is positive, with value * factor; with Positive false, all that
 // dropout keeps, with no values.
 template <bool Positive, typename T>
 void list_kept(const Dropout& dropout, int step, int row, int features, const T* values, T factor, LiveList<T>& list) {
@@ -103,7 +103,7 @@ void list_kept(const Dropout& dropout, int step, int row, int features, const T*
   }
 }
 
-// Lists the entries of `from` whose value is positive, with value * factor.
+// List the entries of `from` whose value is positive, with value * factor.
 template <typename T>
 void list_positive(const int* index, const T* value, int count, T factor, LiveList<T>& list) {
   int i = 0;
@@ -138,14 +138,14 @@ class LiveRows {
     value_ = in.tensor<T>("live_value", {steps, batch, features});
     room_ = static_cast<size_t>(steps) * batch * features, features_ = features;
   }
-  // Stores a row. Must be called once for a token.
+  // Store a row. Must be called once for a token.
   void add(size_t token, const LiveList<T>& list) const {
     const size_t start = end_.fetch_add(list.count, std::memory_order_relaxed);
     places_[token] = {static_cast<int64_t>(start), list.count, 0};
     std::copy_n(list.index, list.count, index_ + start);
     std::copy_n(list.value, list.count, value_ + start);
   }
-  // Returns a row, without its bounds. Throws unless all its entries are inside: another call wrote them.
+  // Return a row, without its bounds. Throw unless all its entries are inside: another call wrote them.
   SparseRow<T> checked(size_t token) const {
     const Place place = places_[token];
     const bool inside = place.count >= 0 && place.start >= 0 && place.count <= features_ &&
@@ -173,7 +173,7 @@ class LiveRows {
 
 inline int sparse_blocks(int features) { return (features + kSparseBlock - 1) / kSparseBlock; }
 
-// Sets bounds[b] to the first entry in block b, see SparseRow. `bounds` has one entry more than there are blocks.
+// Set bounds[b] to the first entry in block b, see SparseRow. `bounds` has one entry more than there are blocks.
 inline void find_bounds(const int* index, int count, int blocks, int* bounds) {
   std::fill_n(bounds, blocks + 1, 0);
   for (int i = 0; i < count; ++i) bounds[index[i] / kSparseBlock + 1] = i + 1;

@@ -30,7 +30,7 @@ struct LstmBase : Scan<T> {
   }
   int mask_size() const { return n; }
 
-  // Returns the matrix that maps [x, h] to the gates' sums.
+  // Return the matrix that maps [x, h] to the gates' sums.
   Packed<T> pack_weights() const {
     Packed<T> packed(m + n, 4 * n, this->packs());
     packed.put_transposed(weight_x, 4 * n, m, 0, 0);
@@ -40,7 +40,7 @@ struct LstmBase : Scan<T> {
     return packed;
   }
 
-  // Updates c and computes h from the gates' sums. Overwrites the sums with the gates.
+  // Update c and compute h from the gates' sums. Overwrite the sums with the gates.
   void forward_row(const Row& row, const T* keep, T* sums, T* c_now, T* h) const {
     T *i = sums, *f = i + n, *j = f + n, *o = j + n;
     for_each<T>(n, [&](auto load, auto store) {
@@ -57,7 +57,7 @@ struct LstmBase : Scan<T> {
     std::copy_n(c_now, n, row_of(c, row.token, n));
   }
 
-  // Computes the gradients of the gates' sums from that of h. Updates `grad_c` to the gradient of the previous c.
+  // Compute the gradients of the gates' sums from that of h. Update `grad_c` to the gradient of the previous c.
   void backward_row(const Row& row, const T* keep, const T* grad_h, const T* grad_output, T* grad_c, T* grad_sums) const {
     const T *i = row_of(gates, row.token, 4 * n), *f = i + n, *j = f + n, *o = j + n;
     const T* c_before = row.first ? row_of(c0, row.sequence, n) : row_of(c, row.before, n);
@@ -96,6 +96,40 @@ struct LstmGradients {
     last_h = in.tensor<const T>("grad_last_h", {batch, n}), last_c = in.tensor<const T>("grad_last_c", {batch, n});
     h0 = in.tensor<T>("grad_h0", {batch, n}), c0 = in.tensor<T>("grad_c0", {batch, n});
     sums = in.tensor<T>("grad_gates", {scan.steps, batch, 4, n});
+  }
+};
+
+// The part of a backward loop that the LSTM and the Mogrifier share, on top of their arguments.
+template <typename T, typename Cell>
+struct LstmBackwardBase : Cell {
+  using Cell::n;
+  static constexpr bool backward = true;
+
+  const LstmGradients<T> grad;
+  Packed<T> to_h;  // from the gates' sums
+
+  explicit LstmBackwardBase(Arguments& in) : Cell(in, backward), grad(in, *this), to_h(4 * n, n) {
+    to_h.put(this->weight_h, 4 * n, n, 0, 0);
+    this->finish_packing(to_h);
+  }
+  template <typename Scratch>
+  void begin(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(grad.last_h, row.sequence, n), n, scratch.grad_h[row.index]);
+    std::copy_n(row_of(grad.last_c, row.sequence, n), n, row_of(grad.c0, row.sequence, n));
+  }
+  // Compute the gradients of the gates' sums, which `from` then points to.
+  template <typename Scratch>
+  void gates_step(Worker<T>& worker, Scratch& scratch) const {
+    worker.rows([&](const Row& row) {
+      T* grad_sums = row_of(grad.sums, row.token, 4 * n);
+      this->backward_row(row, worker.mask(row), scratch.grad_h[row.index], row_of(grad.outputs, row.token, n),
+                         row_of(grad.c0, row.sequence, n), grad_sums);
+      scratch.from[row.index] = grad_sums;
+    });
+  }
+  template <typename Scratch>
+  void end(Scratch& scratch, const Row& row) const {
+    std::copy_n(scratch.grad_h[row.index], n, row_of(grad.h0, row.sequence, n));
   }
 };
 
@@ -143,41 +177,19 @@ struct LstmForward : Lstm<T> {
 };
 
 template <typename T>
-struct LstmBackward : Lstm<T> {
-  using Base = Lstm<T>;
-  using Base::n;
-  static constexpr bool backward = true;
-
-  const LstmGradients<T> grad;
-  Packed<T> to_h;  // from the gates' sums
-
-  explicit LstmBackward(Arguments& in) : Lstm<T>(in, backward), grad(in, *this), to_h(4 * n, n) {
-    to_h.put(this->weight_h, 4 * n, n, 0, 0);
-    this->finish_packing(to_h);
-  }
+struct LstmBackward : LstmBackwardBase<T, Lstm<T>> {
+  using LstmBackwardBase<T, Lstm<T>>::LstmBackwardBase;
 
   struct Scratch {
     Rows<T> grad_h;
-    RowsElsewhere<T> grad_sums;
-    Scratch(const LstmBackward& cell, int rows) : grad_h(rows, cell.to_h.padded()), grad_sums(rows) {}
+    RowsElsewhere<T> from;
+    Scratch(const LstmBackward& cell, int rows) : grad_h(rows, cell.to_h.padded()), from(rows) {}
   };
-  size_t weight_bytes() const { return to_h.bytes(); }
+  size_t weight_bytes() const { return this->to_h.bytes(); }
 
-  void begin(Scratch& scratch, const Row& row) const {
-    std::copy_n(row_of(grad.last_h, row.sequence, n), n, scratch.grad_h[row.index]);
-    std::copy_n(row_of(grad.last_c, row.sequence, n), n, row_of(grad.c0, row.sequence, n));
-  }
   void step(Worker<T>& worker, Scratch& scratch) const {
-    worker.rows([&](const Row& row) {
-      T* grad_sums = row_of(grad.sums, row.token, 4 * n);
-      this->backward_row(row, worker.mask(row), scratch.grad_h[row.index], row_of(grad.outputs, row.token, n),
-                         row_of(grad.c0, row.sequence, n), grad_sums);
-      scratch.grad_sums[row.index] = grad_sums;
-    });
-    worker.product(scratch.grad_sums, to_h, scratch.grad_h);
-  }
-  void end(Scratch& scratch, const Row& row) const {
-    std::copy_n(scratch.grad_h[row.index], n, row_of(grad.h0, row.sequence, n));
+    this->gates_step(worker, scratch);
+    worker.product(scratch.from, this->to_h, scratch.grad_h);
   }
 };
 }  // namespace rru::RRU_ISA

@@ -111,7 +111,7 @@ struct MogrifierForward : Mogrifier<T> {
   }
 
  private:
-  // Computes the factor from its sum, and multiplies the target by it.
+  // Compute the factor from its sum, and multiply the target by it.
   void round_row(const Row& row, const Round<T>& round, Scratch& scratch) const {
     T *factor = scratch.factor[row.index], *value = scratch.xh[row.index] + (round.of_state ? m : 0);
     for_each<T>(round.target, [&](auto load, auto store) {
@@ -126,28 +126,21 @@ struct MogrifierForward : Mogrifier<T> {
 };
 
 template <typename T>
-struct MogrifierBackward : Mogrifier<T> {
-  using Base = Mogrifier<T>;
-  using Base::steps, Base::batch, Base::m, Base::n, Base::rank, Base::rounds;
-  static constexpr bool backward = true;
+struct MogrifierBackward : LstmBackwardBase<T, Mogrifier<T>> {
+  using Base = LstmBackwardBase<T, Mogrifier<T>>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::rank, Base::rounds, Base::to_h;
 
   struct RoundGradients {
     T *narrow, *sum;  // (T, B, rank), (T, B, target): gradients of the low-rank row and of the factor's sum
   };
-  const LstmGradients<T> grad;
   T* grad_x;  // (T, B, m)
   std::vector<RoundGradients> grad_rounds;
-  Packed<T> to_x, to_h;                         // from the gates' sums
+  Packed<T> to_x;                               // from the gates' sums
   std::vector<Packed<T>> to_narrow, to_source;  // for each round; with rank 0 only to_source is used
 
   explicit MogrifierBackward(Arguments& in)
-      : Mogrifier<T>(in, backward),
-        grad(in, *this),
-        grad_x(in.tensor<T>("grad_x", {steps, batch, m})),
-        to_x(4 * n, m),
-        to_h(4 * n, n) {
+      : Base(in), grad_x(in.tensor<T>("grad_x", {steps, batch, m})), to_x(4 * n, m) {
     to_x.put(this->weight_x, 4 * n, m, 0, 0);
-    to_h.put(this->weight_h, 4 * n, n, 0, 0);
     for (const Round<T>& round : rounds) {
       T* narrow = rank ? in.tensor<T>("grad_narrow", {steps, batch, rank}) : nullptr;
       grad_rounds.push_back({narrow, in.tensor<T>("grad_factor", {steps, batch, round.target})});
@@ -158,7 +151,7 @@ struct MogrifierBackward : Mogrifier<T> {
         to_source.emplace_back(round.target, round.source).put(round.weight_b, round.target, round.source, 0, 0);
       }
     }
-    this->finish_packing(to_x), this->finish_packing(to_h);
+    this->finish_packing(to_x);
     for (auto* all : {&to_narrow, &to_source})
       for (Packed<T>& matrix : *all) this->finish_packing(matrix);
   }
@@ -174,17 +167,8 @@ struct MogrifierBackward : Mogrifier<T> {
   };
   size_t weight_bytes() const { return to_x.bytes() + to_h.bytes(); }
 
-  void begin(Scratch& scratch, const Row& row) const {
-    std::copy_n(row_of(grad.last_h, row.sequence, n), n, scratch.grad_h[row.index]);
-    std::copy_n(row_of(grad.last_c, row.sequence, n), n, row_of(grad.c0, row.sequence, n));
-  }
   void step(Worker<T>& worker, Scratch& scratch) const {
-    worker.rows([&](const Row& row) {
-      T* grad_sums = row_of(grad.sums, row.token, 4 * n);
-      this->backward_row(row, worker.mask(row), scratch.grad_h[row.index], row_of(grad.outputs, row.token, n),
-                         row_of(grad.c0, row.sequence, n), grad_sums);
-      scratch.from[row.index] = grad_sums;
-    });
+    this->gates_step(worker, scratch);
     worker.product(scratch.from, to_x, scratch.grad_x);
     worker.product(scratch.from, to_h, scratch.grad_h);
     for (int k = static_cast<int>(rounds.size()) - 1; k >= 0; --k) {
@@ -202,12 +186,8 @@ struct MogrifierBackward : Mogrifier<T> {
     }
     worker.rows([&](const Row& row) { std::copy_n(scratch.grad_x[row.index], m, row_of(grad_x, row.token, m)); });
   }
-  void end(Scratch& scratch, const Row& row) const {
-    std::copy_n(scratch.grad_h[row.index], n, row_of(grad.h0, row.sequence, n));
-  }
-
  private:
-  // Computes the gradients of the target before round k and of the factor's sum from that of the target after round k.
+  // Compute the gradients of the target before round k and of the factor's sum from that of the target after round k.
   void round_row(const Row& row, int k, Scratch& scratch) const {
     const Round<T>& round = rounds[k];
     const T* before = k >= 2 ? row_of(rounds[k - 2].value, row.token, round.target)  // by the previous such round

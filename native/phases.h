@@ -16,7 +16,7 @@ struct PhaseTimes {
 };
 extern PhaseTimes phase_times;
 
-// Measures one thread. Reads no clock unless `rru_time_phases` switched the measurement on.
+// Measure one thread. Read no clock unless `rru_time_phases` switched the measurement on.
 class PhaseClock {
  public:
   PhaseClock() : on_(phase_times.on.load(std::memory_order_relaxed)) {
@@ -30,7 +30,7 @@ class PhaseClock {
   }
   PhaseClock(const PhaseClock&) = delete;
 
-  // Adds the time since the last call to a phase.
+  // Add the time since the last call to a phase.
   void lap(int phase) {
     if (!on_) return;
     const auto now = std::chrono::steady_clock::now();

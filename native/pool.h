@@ -21,7 +21,7 @@ inline void pause() {
 #endif
 }
 
-// Spins until the condition holds, but not for long. Returns whether it holds.
+// Spin until the condition holds, but not for long. Return whether it holds.
 template <typename Condition>
 bool spin_until(const Condition& condition) {
   constexpr int spins = 2000;  // tens of microseconds
@@ -45,8 +45,8 @@ class Pool {
     for (auto& worker : workers_) worker->thread.join();
   }
 
-  // Calls task(context, 0) on this thread and task(context, 1), ..., task(context, threads - 1) on others, and returns
-  // when all have returned. A task must not throw. Throws std::system_error or std::bad_alloc if a thread cannot be
+  // Call task(context, 0) on this thread and task(context, 1), ..., task(context, threads - 1) on others, and return
+  // when all have returned. A task must not throw. Throw std::system_error or std::bad_alloc if a thread cannot be
   // started; then no task has run.
   void run(int threads, Task task, void* context) {
     while (static_cast<int>(workers_.size()) < threads - 1) add_worker();

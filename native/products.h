@@ -55,7 +55,7 @@ struct Packed {
     std::copy_n(source, size, bias.get() + first_column);
   }
 
-  // Copies `source`, a row-major `rows` x `cols` matrix, transposed to (first_depth, first_column).
+  // Copy `source`, a row-major `rows` x `cols` matrix, transposed to (first_depth, first_column).
   void put_transposed(const T* source, int rows, int cols, int first_depth, int first_column) {
     if (!packed) return blocks.push_back({source, rows, cols, first_depth, first_column});
     for (int j = 0; j < rows;) {  // as many rows at a time as fit into one panel
@@ -72,7 +72,7 @@ struct Packed {
     }
   }
 
-  // Copies `source`, a row-major `rows` x `cols` matrix, to (first_depth, first_column) without transposing it.
+  // Copy `source`, a row-major `rows` x `cols` matrix, to (first_depth, first_column) without transposing it.
   void put(const T* source, int rows, int cols, int first_depth, int first_column) {
     for (int j = 0; j < cols;) {
       const int column = first_column + j, together = std::min(cols - j, width - column % width);
@@ -92,8 +92,8 @@ struct Start {
   Start from(int first) const { return {rows + first * step, step}; }
 };
 
-// Computes out[r][columns] = start[r][columns] + a[r][0..depth) * matrix for `Rows` rows and the columns of `Panels`
-// adjacent panels. Keeps all sums in registers. `start` may be `out`.
+// Compute out[r][columns] = start[r][columns] + a[r][0..depth) * matrix for `Rows` rows and the columns of `Panels`
+// adjacent panels. Keep all sums in registers. `start` may be `out`.
 template <typename T, int Rows, int Panels>
 inline void tile(const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out) {
   constexpr int lanes = Simd<T>::lanes, vectors = 2 * Panels;
@@ -145,7 +145,7 @@ struct Share {
   int last(int of) const { return static_cast<int>(static_cast<int64_t>(of) * (index + 1) / size); }
 };
 
-// Adds to `sums` the inner products of `row` with `Count` rows of a matrix, each `size` wide, the first at `lines`.
+// Add to `sums` the inner products of `row` with `Count` rows of a matrix, each `size` wide, the first at `lines`.
 template <typename T, int Count>
 inline void inner_products(const T* row, const T* lines, int size, T* sums) {
   constexpr int lanes = Simd<T>::lanes;
@@ -193,7 +193,7 @@ void multiply_unpacked(const T* const* a, int rows, const Packed<T>& matrix, Sta
   }
 }
 
-// Computes out[r] = start[r] + a[r] * matrix for r < rows, in this share of the columns. Rows are given by address;
+// Compute out[r] = start[r] + a[r] * matrix for r < rows, in this share of the columns. Rows are given by address;
 // those of `out` and `start` must be `padded()` wide. If `start` is null, the matrix's bias is used.
 template <typename T>
 void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out, Share share) {

@@ -4,8 +4,7 @@
 // 16 bits, with one scale per row, so small that sums of products fit 32 bits. Sums are exact, so results are the same
 // for every instruction set. Everything else is computed in float. On one thread; without dropout.
 #pragma once
-#include "pointwise.h"
-#include "scan.h"
+#include "rru.h"
 
 namespace rru::RRU_ISA {
 
@@ -34,7 +33,7 @@ struct WholeRows {
   std::vector<int16_t> numbers;
   std::vector<float> scales;
 
-  // Rounds rows of floats for a product with a matrix.
+  // Round rows of floats for a product with a matrix.
   void set(const Rows<float>& from, int rows, const QuantizedMatrix& matrix) {
     const int size = matrix.depth, most = 0x7fffffff / 127 / size;
     const float limit = static_cast<float>(std::min(32767, most));
@@ -57,7 +56,7 @@ struct WholeRows {
   }
 };
 
-// Sums the products of kLines rows of codes with `Count` rows of whole numbers.
+// Sum the products of kLines rows of codes with `Count` rows of whole numbers.
 template <int Count>
 inline void whole_products(const int8_t* codes, const int16_t* numbers, int padded, int32_t (*sums)[kLines]) {
 #if defined(__AVX2__)
@@ -106,7 +105,7 @@ inline void multiply_lines(const QuantizedMatrix& matrix, const WholeRows& from,
           matrix.bias[line + i] + matrix.scales[line + i] * from.scales[row + b] * static_cast<float>(sums[b][i]);
 }
 
-// Computes to[r] = bias + matrix * from[r] for r < rows. `whole` is scratch memory.
+// Compute to[r] = bias + matrix * from[r] for r < rows. `whole` is scratch memory.
 inline void multiply(const QuantizedMatrix& matrix, const Rows<float>& from, int rows, WholeRows& whole,
                      const Rows<float>& to) {
   whole.set(from, rows, matrix);
@@ -118,34 +117,18 @@ inline void multiply(const QuantizedMatrix& matrix, const Rows<float>& from, int
 }
 
 // The RRU: Eq. 1-6, as in rru.h.
-struct QuantizedRru : Scan<float> {
-  const int g, relu_layers;
-  const bool normalize, activate, scaled, vector_z;
+struct QuantizedRru : RruOptions<float> {
   const float* h0;
   std::vector<QuantizedMatrix> inner;  // Eq. 1 and 2
   const QuantizedMatrix outer;         // Eq. 4 and 6
-  std::vector<float> kept, z;
   float *outputs, *last;
 
   explicit QuantizedRru(Arguments& in)
-      : Scan<float>(in, false),
-        g(in.size("expanded_size")),
-        relu_layers(in.size("relu_layers")),
-        normalize(in.flag("normalize")),
-        activate(in.flag("activate_outputs")),
-        scaled(in.flag("scaled_residual")),
-        vector_z(in.flag("vector_rezero")),
+      : RruOptions<float>(in, false),
         h0(in.tensor<const float>("h0", {batch, n})),
         inner(read_inner(in)),
-        outer(in, n + p, g),
-        kept(n, 1.0f),
-        z(n) {
-    if (scaled) {
-      const float* s = in.tensor<const float>("S", {n});
-      for_each<float>(n, [&](auto load, auto store) { store(kept.data(), sigmoid<float>(10 * load(s))); });
-    }
-    const float* given = in.tensor<const float>("Z", {vector_z ? n : 1});
-    for (int f = 0; f < n; ++f) z[f] = given[vector_z ? f : 0];
+        outer(in, n + p, g) {
+    read_residual(in);
     outputs = in.tensor<float>("outputs", {steps, batch, p}), last = in.tensor<float>("last_h", {batch, n});
   }
 
@@ -164,7 +147,7 @@ struct QuantizedRru : Scan<float> {
     const Rows<float>*j = &scratch.wide, *next = &scratch.other;
     multiply(inner[0], scratch.xh, rows, scratch.whole, *j);
     for (int r = 0; normalize && r < rows; ++r) {
-      const float total = square_sum((*j)[r]), factor = 1 / std::sqrt(total / g + 1e-6f);
+      const float total = dot((*j)[r], (*j)[r], g), factor = 1 / std::sqrt(total / g + 1e-6f);
       for (int f = 0; f < g; ++f) (*j)[r][f] *= factor;
     }
     relu(*j, rows, g);
@@ -194,11 +177,6 @@ struct QuantizedRru : Scan<float> {
   static void relu(const Rows<float>& rows, int count, int size) {
     for (int r = 0; r < count; ++r)
       for (int f = 0; f < size; ++f) rows[r][f] = rows[r][f] < 0 ? 0 : rows[r][f];
-  }
-  float square_sum(const float* row) const {
-    float total = 0;
-    inner_products<float, 1>(row, row, g, &total);
-    return total;
   }
 };
 
@@ -294,7 +272,7 @@ struct QuantizedGru : Scan<float> {
   }
 
  private:
-  // Computes r and u from their sums, then prepares the candidate's product; `h` is multiplied by r.
+  // Compute r and u from their sums, then prepare the candidate's product; `h` is multiplied by r.
   void reset_row(float* r, const float* from_h, float* h) const {
     float* u = r + n;
     for_each<float>(n, [&](auto load, auto store) {
@@ -308,7 +286,7 @@ struct QuantizedGru : Scan<float> {
   }
 };
 
-// Runs a quantized cell over time.
+// Run a quantized cell over time.
 template <typename Cell>
 void run_quantized(const Cell& cell) {
   if (cell.dropout.active() || cell.save) throw Mismatch("quantized scans have no dropout and no backward pass");

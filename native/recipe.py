@@ -19,7 +19,7 @@ NATIVE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """A set of instructions the scans are compiled for; scan/library.py chooses one at run time."""
+    """A set of instructions the scans are compiled for; scan/native/library.py chooses one at run time."""
 
     name: str  # the C++ namespace
     vector_bytes: int

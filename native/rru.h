@@ -6,10 +6,6 @@
 
 namespace rru::RRU_ISA {
 
-// Skipping zeros is faster if the share of nonzeros is below these values (docs/performance.md): for a sparse row times
-// a matrix, and for a product of which only some entries are needed.
-constexpr double kSparseRow = 0.4, kSparseResult = 0.4;
-
 template <typename T>
 inline T dot(const T* one, const T* two, int size) {
   T total = 0;
@@ -22,19 +18,49 @@ inline T relu(T x) {
   return x < 0 ? 0 : x;  // NaN stays NaN
 }
 
+// The options of every scan of the RRU, quantized or not, and its residual.
 template <typename T>
-struct Rru : Scan<T> {
-  using Base = Scan<T>;
-  using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::save;
+struct RruOptions : Scan<T> {
+  using Scan<T>::n;
 
-  const bool wide;  // whether this is rru_wide.h's form
   const int g, relu_layers;
   const bool normalize, activate, scaled, vector_z;
+  std::vector<T> kept, z;  // sigmoid(10 S) and Z, (n,) each
+
+  RruOptions(Arguments& in, bool backward)
+      : Scan<T>(in, backward),
+        g(in.size("expanded_size")),
+        relu_layers(in.size("relu_layers")),
+        normalize(in.flag("normalize")),
+        activate(in.flag("activate_outputs")),
+        scaled(in.flag("scaled_residual")),
+        vector_z(in.flag("vector_rezero")) {}
+
+ protected:
+  // To be called after a tensor's size has confirmed n, for which this allocates memory.
+  void read_residual(Arguments& in) {
+    kept.assign(n, T(1)), z.resize(n);
+    if (scaled) {
+      const T* s = in.tensor<const T>("S", {n});
+      for_each<T>(n, [&](auto load, auto store) { store(kept.data(), sigmoid<T>(10 * load(s))); });
+    }
+    const T* given = in.tensor<const T>("Z", {vector_z ? n : 1});
+    for (int f = 0; f < n; ++f) z[f] = given[vector_z ? f : 0];
+  }
+};
+
+template <typename T>
+struct Rru : RruOptions<T> {
+  using Base = RruOptions<T>;
+  using Base::steps, Base::batch, Base::m, Base::n, Base::p, Base::save;
+  using Base::g, Base::relu_layers, Base::normalize, Base::activate, Base::kept, Base::z;
+
+  const bool wide;  // whether this is rru_wide.h's form
+  const double max_sparse_row, max_sparse_result, select_above;  // see scan/thresholds.py
   const T* h0;                                     // (B, n)
   const T *weight_x, *weight_h, *bias_j;           // (g, m), (g, n), (g,)
   std::vector<const T*> weight_k, bias_k;          // (g, g), (g,)
   const T *weight_c, *bias_c, *weight_o, *bias_o;  // (n, g), (n,), (p, g), (p,)
-  std::vector<T> kept, z;                          // sigmoid(10 S) and Z, (n,) each
   T* outputs = nullptr;                            // (T, B, p), in the forward pass
   // With `save`, for the backward pass:
   T* xh = nullptr;         // (T, B, m + n): input and previous state of each step
@@ -47,14 +73,11 @@ struct Rru : Scan<T> {
   T* activated = nullptr;  // (T, B, n + p): c and o after ReLU, with `activate`
 
   Rru(Arguments& in, bool backward, bool wide = false)
-      : Scan<T>(in, backward),
+      : RruOptions<T>(in, backward),
         wide(wide),
-        g(in.size("expanded_size")),
-        relu_layers(in.size("relu_layers")),
-        normalize(in.flag("normalize")),
-        activate(in.flag("activate_outputs")),
-        scaled(in.flag("scaled_residual")),
-        vector_z(in.flag("vector_rezero")) {
+        max_sparse_row(in.real("max_sparse_row")),
+        max_sparse_result(in.real("max_sparse_result")),
+        select_above(in.real("select_above")) {
     h0 = in.tensor<const T>("h0", {batch, n});
     weight_x = in.tensor<const T>("weight_x", {g, m}), weight_h = in.tensor<const T>("weight_h", {g, n});
     bias_j = in.tensor<const T>("bias_j", {g});
@@ -64,9 +87,9 @@ struct Rru : Scan<T> {
     }
     weight_c = in.tensor<const T>("weight_c", {n, g}), bias_c = in.tensor<const T>("bias_c", {n});
     weight_o = in.tensor<const T>("weight_o", {p, g}), bias_o = in.tensor<const T>("bias_o", {p});
-    read_residual(in);
+    this->read_residual(in);
     if (wide && !(this->packs() && relu_layers == 1 && normalize && !this->bfloat16))
-      throw Mismatch("the wide form needs 16 tokens, one ReLU layer, Normalize, and no bfloat16");
+      throw Mismatch("the wide form needs enough tokens to pack weights, one ReLU layer, Normalize, and no bfloat16");
     if (!backward) outputs = in.tensor<T>("outputs", {steps, batch, p});
     if (save) read_saved(in);
   }
@@ -105,16 +128,6 @@ struct Rru : Scan<T> {
   }
 
  private:
-  void read_residual(Arguments& in) {
-    kept.assign(n, T(1));
-    if (scaled) {
-      const T* s = in.tensor<const T>("S", {n});
-      for_each<T>(n, [&](auto load, auto store) { store(kept.data(), sigmoid<T>(10 * load(s))); });
-    }
-    const T* given = in.tensor<const T>("Z", {vector_z ? n : 1});
-    z.resize(n);
-    for (int f = 0; f < n; ++f) z[f] = given[vector_z ? f : 0];
-  }
   void read_saved(Arguments& in) {
     xh = in.tensor<T>("xh", {steps, batch, m + n});
     scale = in.tensor<T>("scale", {steps, batch});
@@ -130,7 +143,7 @@ struct Rru : Scan<T> {
   }
 };
 
-// Returns whether products with a matrix may skip zeros. Not if it has infinities or NaN: zero times infinity is NaN.
+// Return whether products with a matrix may skip zeros. Not if it has infinities or NaN: zero times infinity is NaN.
 template <typename T>
 bool is_finite(const Packed<T>& matrix) {
   bool all = true;
@@ -249,15 +262,15 @@ struct RruForward : Rru<T> {
     for (int f = 0; f < g; ++f) count += d[f] != 0;
     scratch.nonzero[row.index] = count;
     scratch.all_nonzero[row.index] += count;
-    if (!skips || count >= kSparseRow * g) return;
+    if (!skips || count >= this->max_sparse_row * g) return;
     scratch.sparse.collect(row.index, d);
     scratch.live[row.index] = scratch.sparse[row.index];
   }
 
-  // Returns whether every row of d has few enough nonzeros for the product to skip zeros.
+  // Return whether every row of d has few enough nonzeros for the product to skip zeros.
   bool few_nonzero(const Worker<T>& worker, const Scratch& scratch) const {
     const auto begin = scratch.nonzero.begin();
-    return skips && *std::max_element(begin, begin + worker.count()) < kSparseRow * g;
+    return skips && *std::max_element(begin, begin + worker.count()) < this->max_sparse_row * g;
   }
 };
 }  // namespace rru::RRU_ISA

@@ -40,7 +40,7 @@ struct RruOuterBackward : Rru<T> {
   }
 
  protected:
-  // Computes the gradients of c, o and the kept part of h_t-1 from those of h_t and o_t.
+  // Compute the gradients of c, o and the kept part of h_t-1 from those of h_t and o_t.
   void output_row(const Row& row, const T* dh, T* dc, T* decayed, int thread) {
     const T* h = row_of(this->xh, row.token, m + n) + m;
     T *e = row_of(grad_both, row.token, n + p), *kept_sum = row_of(kept_parts.data(), thread, n);
@@ -62,7 +62,7 @@ struct RruOuterBackward : Rru<T> {
     std::fill_n(grad_kept, n, T(0));
     for (size_t i = 0; i < kept_parts.size(); ++i) grad_kept[i % n] += kept_parts[i];
   }
-  // Computes the gradients of W^c without Z, (n, g), and W^o, (p, g), from the nonzeros of d, for a share of its features;
+  // Compute the gradients of W^c without Z, (n, g), and W^o, (p, g), from the nonzeros of d, for a share of its features;
   // and `more` gradients from their other values.
   template <typename D, typename... More>
   void outer_gradients(const D& d, Share share, T* grad_c, T* grad_o, const More&... more) const {
@@ -88,7 +88,7 @@ struct RruBackward : RruOuterBackward<T> {
   using Base::grad_both;
 
   const bool sparse;                       // whether weight gradients around d are computed here, not by the caller
-  const bool sparse_result, sparse_row;    // whether d has few enough nonzeros for these (see kSparseRow)
+  const bool sparse_result, sparse_row;    // whether d has few enough nonzeros for these (see scan/thresholds.py)
   const int layers;                        // how often Eq. 2 applies
   T* grad_pre;                             // (T, B, g): gradient of the sum in Eq. 1
   T* grad_hidden = nullptr;                // (relu_layers - 1, T, B, g): gradients of the sums in Eq. 2, if it applies
@@ -105,8 +105,8 @@ struct RruBackward : RruOuterBackward<T> {
   explicit RruBackward(Arguments& in)
       : Base(in, /*wide=*/false),
         sparse(in.flag("sparse")),
-        sparse_result(sparse && this->packs() && *this->density < kSparseResult),
-        sparse_row(sparse && *this->density < kSparseRow),
+        sparse_result(sparse && this->packs() && *this->density < this->max_sparse_result),
+        sparse_row(sparse && *this->density < this->max_sparse_row),
         layers(this->middle_layers()),
         to_h(g, n),
         to_d(pack_to_d()),
@@ -176,12 +176,12 @@ struct RruBackward : RruOuterBackward<T> {
     this->finish_packing_around_d(packed);
     return packed;
   }
-  // Returns the input of the last ReLU, or its output; applying ReLU to either gives the same.
+  // Return the input of the last ReLU, or its output; applying ReLU to either gives the same.
   const T* last_hidden(size_t token) const {
     return layers ? this->hidden_at(layers - 1, token) : row_of(this->pre, token, g);
   }
 
-  // Recomputes d (Eq. 3) and stores it for the weight gradients. If not sparse, leaves the factor of d's gradient in
+  // Recompute d (Eq. 3) and store it for the weight gradients. If not sparse, leave the factor of d's gradient in
   // `other`.
   void feature_row(const Row& row, Scratch& scratch, const T* mask) {
     const T* j = last_hidden(row.token);
@@ -215,7 +215,7 @@ struct RruBackward : RruOuterBackward<T> {
     at.value = target;
   }
 
-  // Goes back through Eq. 2 and 1, from the gradient of the last ReLU's input.
+  // Go back through Eq. 2 and 1, from the gradient of the last ReLU's input.
   void inner_layers(Worker<T>& worker, Scratch& scratch) {
     const Rows<T>*grad = &scratch.grad_d, *next = &scratch.other;
     for (int k = layers - 1; k >= 0; --k) {  // Eq. 2; the gradient is already through its ReLU
@@ -271,7 +271,7 @@ struct RruBackward : RruOuterBackward<T> {
     scratch.from[row.index] = da;
   }
 
-  // Computes the gradients of the weights around d, for a share of its features.
+  // Compute the gradients of the weights around d, for a share of its features.
   void weight_gradients(Share share) const {
     const int all = static_cast<int>(tokens());
     auto d = [&](int t) { return SparseToken<T, 1>{live[t].index, {live[t].value}, live[t].count}; };

@@ -9,15 +9,12 @@
 //   du = W' da = W' (s dj) - k y         a sparse product and a row that is known,
 //   dW = sum da u' = sum s dj u' - W G   a sparse gradient and a small product, G = sum k u u', over all tokens.
 //
-// So neither a nor da is ever stored. The caller makes M and subtracts W G (scan/native_wide.py).
+// So neither a nor da is ever stored. The caller makes M and subtracts W G (scan/native/rru_wide.py).
 #pragma once
 #include "gradients.h"
 #include "rru_backward.h"
 
 namespace rru::RRU_ISA {
-
-// Above this dropout rate, Eq. 1 is computed only where dropout keeps it (docs/performance.md).
-constexpr double kSelectAbove = 0.7;
 
 template <typename T>
 struct RruWideForward : Rru<T> {
@@ -38,7 +35,7 @@ struct RruWideForward : Rru<T> {
   explicit RruWideForward(Arguments& in)
       : Rru<T>(in, backward, /*wide=*/true),
         last(in.tensor<T>("last_h", {batch, n})),
-        selected(this->dropout.rate > kSelectAbove),
+        selected(this->dropout.rate > this->select_above),
         inner(selected ? g : m + n, selected ? m + n : g),
         gram(m + n, m + n),
         outer(this->pack_outputs()),
@@ -113,7 +110,7 @@ struct RruWideForward : Rru<T> {
     bias_square = dot(this->bias_j, this->bias_j, g);
   }
 
-  // Lists what dropout keeps, for the product that computes only these.
+  // List what dropout keeps, for the product that computes only these.
   void keep_row(const Row& row, Scratch& scratch) const {
     LiveList<T>& list = scratch.lists[row.index];
     LiveList<T> kept{scratch.all[row.index].data(), list.value};
@@ -149,13 +146,13 @@ struct RruWideForward : Rru<T> {
     std::copy_n(y, m + n, row_of(this->y, row.token, m + n));
     this->live_rows.add(row.token, list);
   }
-  // Returns whether sum(a^2) is small beside its terms, so that rounding errors in M are not.
+  // Return whether sum(a^2) is small relative to its terms, so that rounding errors in M are not.
   bool cancels(const T* xh, T square) const {
     T terms = bias_square;
     for (int i = 0; i < m + n; ++i) terms += xh[i] * xh[i] * diagonal[i];
     return square < T(0.1) * terms;
   }
-  // Computes sum(a^2) and y = W'a without M, from all of a, if it is given.
+  // Compute sum(a^2) and y = W'a without M, from all of a, if it is given.
   T exact_row(const T* xh, const T* a, T* y) const {
     std::fill_n(y, m + n, T(0));
     T square = 0;
@@ -268,7 +265,7 @@ struct RruWideBackward : RruOuterBackward<T> {
     scratch.live[row.index] = grads_of(row.token);
   }
 
-  // Computes this share of the gradients of all weights and of x.
+  // Compute this share of the gradients of all weights and of x.
   void gradients(Share share) const {
     auto both = [&](int t) {  // d, and s dj
       const SparseRow<T> d = live_rows[t];

@@ -9,7 +9,7 @@
 //   step(worker, scratch)  runs one step, as products of all rows and functions of each row
 //   end(scratch, row)      copies the last state, or the gradient of the initial state, out of scratch
 //   finish(threads)        runs after the loop; does nothing by default
-// `run` runs a cell over time. The caller computes products over all steps: see scan/native_cell.py.
+// `run` runs a cell over time. The caller computes products over all steps: see scan/native/spec.py.
 #pragma once
 #include <deque>
 #include <memory>
@@ -34,13 +34,13 @@ struct Row {
   bool first;     // whether there is no previous step
 };
 
-// Returns a row of a matrix.
+// Return a row of a matrix.
 template <typename T>
 inline T* row_of(T* matrix, size_t row, int width) {
   return matrix + row * width;
 }
 
-// Rows of scratch memory, initially zero. Converts to an array of their addresses.
+// Rows of scratch memory, initially zero. They convert to an array of their addresses.
 template <typename T>
 class Rows {
  public:
@@ -75,6 +75,7 @@ struct Scan {
   const bool reverse, save, has_lengths;
   const Dropout dropout;
   const bool bfloat16, dots;         // whether products are in bfloat16, and use AVX512_BF16
+  const int min_packed_tokens, min_team_rows, max_cached_weights;  // see scan/thresholds.py
   const int p;                       // features of an output
   const int64_t* lengths = nullptr;  // (B,), with has_lengths
   const T* x;                        // (T, B, m)
@@ -90,6 +91,9 @@ struct Scan {
         dropout{in.bits("seed"), in.real("dropout")},
         bfloat16(in.between("bfloat16", 0, std::is_same_v<T, float>)),
         dots(bfloat16 && RRU_VECTOR_BYTES == 64 && has_bfloat16_dots()),
+        min_packed_tokens(in.count("min_packed_tokens")),
+        min_team_rows(in.count("min_team_rows")),
+        max_cached_weights(in.count("max_cached_weights")),
         p(in.size("output_size")) {
     if (tokens() > static_cast<size_t>(kMostTokens)) throw Mismatch("steps times sequences must be at most 2**30");
     if (has_lengths) lengths = in.tensor<const int64_t>("lengths", {batch});
@@ -100,14 +104,14 @@ struct Scan {
 
   size_t tokens() const { return static_cast<size_t>(steps) * batch; }
   int length(int sequence) const { return has_lengths ? static_cast<int>(lengths[sequence]) : steps; }
-  // Returns whether there are enough products to make packing the weights worthwhile.
-  bool packs() const { return tokens() >= 16; }
-  // Makes a packed matrix ready for products in the scan's precision.
+  // Return whether there are enough products to make packing the weights worthwhile.
+  bool packs() const { return tokens() >= static_cast<size_t>(min_packed_tokens); }
+  // Make a packed matrix ready for products in the scan's precision.
   void finish_packing(Packed<T>& matrix) const {
     if constexpr (std::is_same_v<T, float>)
       if (bfloat16) to_pairs(matrix);
   }
-  // Copies a step's input into a row of [x, h]. With `save`, saves the row for the backward pass.
+  // Copy a step's input into a row of [x, h]. With `save`, save the row for the backward pass.
   void read_input(const Row& row, T* xh, T* saved) const {
     std::copy_n(row_of(x, row.token, m), m, xh);
     if (save) std::copy_n(xh, m + n, row_of(saved, row.token, m + n));
@@ -127,23 +131,23 @@ class Worker {
 
   const int thread;
 
-  // Moves to step s of the sequences that are long enough.
+  // Move to step s of the sequences that are long enough.
   void go_to(int s) {
     step_ = s;
     products_ = 0;
     count_ = static_cast<int>(sequences_.size());
     while (count_ > 0 && scan_.length(sequences_[count_ - 1]) <= s) --count_;
   }
-  // Returns how many sequences have this step. They are rows 0 .. count() - 1 of scratch memory.
+  // Return how many sequences have this step. They are rows 0 .. count() - 1 of scratch memory.
   int count() const { return count_; }
 
-  // Calls work(row) for every sequence that has this step.
+  // Call work(row) for every sequence that has this step.
   template <typename Work>
   void rows(const Work& work) {
     for (int i = share_.index; i < count_; i += share_.size) work(row(i));
     arrive(kRows);
   }
-  // Calls work(row) for every sequence, whether it has this step or not.
+  // Call work(row) for every sequence, whether it has this step or not.
   template <typename Work>
   void all_rows(const Work& work) {
     const int rows = static_cast<int>(sequences_.size());
@@ -168,13 +172,13 @@ class Worker {
     multiply_sparse<T>(from.data(), count_, matrix, start, to, share_);
     arrive(kFirstProduct + products_++);
   }
-  // Computes only the entries of from * transposed(matrix) that `at` selects.
+  // Compute only the entries of from * transposed(matrix) that `at` selects.
   void product_at(const T* const* from, const Packed<T>& matrix, const std::vector<SparseRow<T>>& at, T* const* to) {
     multiply_at<T>(from, count_, matrix, at.data(), to, share_);
     arrive(kFirstProduct + products_++);
   }
 
-  // Returns the row's dropout mask for this step; all ones without dropout. The next call overwrites it.
+  // Return the row's dropout mask for this step; all ones without dropout. The next call overwrites it.
   const T* mask(const Row& row) {
     if (scan_.dropout.active())
       scan_.dropout.mask(row.time, row.sequence, static_cast<int>(mask_.size()), mask_.data());
@@ -195,7 +199,7 @@ class Worker {
     multiply<T>(from, count_, matrix, start, to, share_);
   }
 
-  // Waits for the other threads of the team, and counts the time since the last call for `phase`.
+  // Wait for the other threads of the team, and count the time since the last call for `phase`.
   void arrive(int phase) {
     barrier_.wait();
     clock_.lap(phase);
@@ -211,7 +215,7 @@ class Worker {
   PhaseClock clock_;
 };
 
-// Distributes the batch over teams of threads. If each thread gets enough rows to make good use of the weights it
+// Distribute the batch over teams of threads. If each thread gets enough rows to make good use of the weights it
 // reads, each thread is its own team. Otherwise all threads form one team and share the columns of the weights. A
 // team's longest sequences come first, so the sequences that are still running are always its first rows.
 struct Teams {
@@ -220,9 +224,8 @@ struct Teams {
 
   template <typename T>
   Teams(const Scan<T>& scan, int threads, size_t weight_bytes) {
-    constexpr int enough_rows = 12;
-    constexpr size_t cache = 1 << 20;  // bytes per core
-    const bool shared = scan.batch < enough_rows * threads && weight_bytes > cache;
+    const bool few_rows = scan.batch < static_cast<int64_t>(scan.min_team_rows) * threads;
+    const bool shared = few_rows && weight_bytes > static_cast<size_t>(scan.max_cached_weights);
     members = shared ? threads : 1;
     sequences.resize(shared ? 1 : std::max(1, std::min(threads, scan.batch)));
     std::vector<int> all(scan.batch);
@@ -234,7 +237,7 @@ struct Teams {
   int threads() const { return members * static_cast<int>(sequences.size()); }
 };
 
-// Runs a cell over time on at most `threads` threads.
+// Run a cell over time on at most `threads` threads.
 template <typename Cell>
 void run(Cell& cell, int threads) {
   using T = typename Cell::Value;

@@ -1,4 +1,4 @@
-// Exports all functions for one instruction set. setup.py compiles this file once per instruction set, with RRU_ISA and
+// Export all functions for one instruction set. setup.py compiles this file once per instruction set, with RRU_ISA and
 // RRU_VECTOR_BYTES defined. Names are <function>_<type>_<instruction set>, such as lstm_forward_f32_avx2.
 #include "bfloat16_gradients.h"
 #include "dense_gradient.h"
@@ -11,7 +11,7 @@
 
 namespace rru::RRU_ISA {
 
-// Applies a pointwise function to a whole tensor, for tests.
+// Apply a pointwise function to a whole tensor, for tests.
 template <typename T, Vector<T> (*function)(Vector<T>)>
 struct Pointwise {
   const int size;
@@ -41,7 +41,7 @@ using LstmQuantized = QuantizedLstm;
 template <typename>
 using GruQuantized = QuantizedGru;
 
-// Returns 0 on success, 1 if memory or threads run out, 2 if the arguments do not match the function.
+// Return 0 on success, 1 if memory or threads run out, 2 if the arguments do not match the function.
 template <typename Function>
 int call(const char* names, const int64_t* numbers, const Memory* tensors, int64_t tensor_count, int threads) {
   try {

@@ -1,4 +1,4 @@
-// Checks a built library on its target machine, which may have neither Python nor PyTorch. Replays recorded calls of
+// Check a built library on its target machine, which may have neither Python nor PyTorch. Replay recorded calls of
 // its functions (tools/record_calls.py) with every instruction set of this processor, and compares the results.
 //
 //   selfcheck <library> <recorded calls>
@@ -88,7 +88,7 @@ class Reader {
   std::ifstream file_;
 };
 
-// Returns the largest difference between two tensors, relative to the largest expected value. Infinite if at some index
+// Return the largest difference between two tensors, relative to the largest expected value. Infinite if at some index
 // only one of them is finite.
 template <typename T>
 static double difference(const std::vector<char>& got, const std::vector<char>& expected) {
@@ -105,7 +105,7 @@ static double difference(const std::vector<char>& got, const std::vector<char>& 
   return largest / std::fmax(scale, 1e-3);
 }
 
-// Calls a function of an instruction set. Returns the largest difference between its results and the recorded ones.
+// Call a function of an instruction set. Return the largest difference between its results and the recorded ones.
 static double replay(void* library, const Call& call, const std::string& instruction_set) {
   const std::string name = call.function + "_" + instruction_set;
   const auto function = reinterpret_cast<Function>(find(library, name.c_str()));

@@ -45,7 +45,7 @@ inline void store_some(T* p, Vector<T> v, int count) {
   std::memcpy(p, &v, sizeof(T) * count);
 }
 
-// Returns the sum of a vector's entries.
+// Return the sum of a vector's entries.
 template <typename T>
 inline T sum(Vector<T> v) {
   constexpr int lanes = Simd<T>::lanes;
@@ -58,7 +58,7 @@ inline T sum(Vector<T> v) {
   return parts[0];
 }
 
-// Calls body(load, store) for i = 0, lanes, 2 lanes, ... `load(p)` reads a vector at p[i] and `store(p, v)` writes one,
+// Call body(load, store) for i = 0, lanes, 2 lanes, ... `load(p)` reads a vector at p[i] and `store(p, v)` writes one,
 // never past `size`.
 template <typename T, typename Body>
 inline void for_each(int size, const Body& body) {

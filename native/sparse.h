@@ -34,10 +34,10 @@ class SparseRows {
         start_(rows),
         count_(rows) {}
 
-  // Sets row r to the nonzeros of `row`, which has `size` entries. It can be set again.
+  // Set row r to the nonzeros of `row`, which has `size` entries. It can be set again.
   void collect(size_t r, const T* row) { put(r, r * capacity(), row); }
 
-  // Sets row r like `collect`, but behind all rows that were added before, by any thread. Must be called once per row.
+  // Set row r like `collect`, but behind all rows that were added before, by any thread. Must be called once per row.
   void add(size_t r, const T* row) {
     int count = 0;
     for (int i = 0; i < size_; ++i) count += row[i] != 0;
@@ -102,7 +102,7 @@ class Prefetch {
   int behind_ = 0;
 };
 
-// Calls run(panel, count) for each strip in panels begin..end, with count a constant up to kStripPanels. Strips are
+// Call run(panel, count) for each strip in panels begin..end, with count a constant up to kStripPanels. Strips are
 // equally wide: 13 panels are 4 + 3 + 3 + 3.
 template <typename Run>
 inline void for_each_strip(int begin, int end, const Run& run) {
@@ -119,7 +119,7 @@ inline void for_each_strip(int begin, int end, const Run& run) {
   }
 }
 
-// Adds to `target` the sum of value * matrix line over entries begin..end of a row, for `Panels` adjacent panels, the
+// Add to `target` the sum of value * matrix line over entries begin..end of a row, for `Panels` adjacent panels, the
 // first at `base`.
 template <int Panels, typename T>
 inline void add_lines(const SparseRow<T>& row, int begin, int end, const T* base, size_t stride, T* target) {
@@ -146,7 +146,7 @@ inline void add_lines(const SparseRow<T>& row, int begin, int end, const T* base
   for (int v = 0; v < vectors; ++v) store(target + v * lanes, sums[0][v]);
 }
 
-// Computes out[r] = start[r] + a[r] * matrix, skipping the zeros of a[r]. If `start` is null, the matrix's bias is used.
+// Compute out[r] = start[r] + a[r] * matrix, skipping the zeros of a[r]. If `start` is null, the matrix's bias is used.
 template <typename T>
 void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, const T* const* start, T* const* out,
                      Share share) {
@@ -167,7 +167,7 @@ void multiply_sparse(const SparseRow<T>* a, int rows, const Packed<T>& matrix, c
   });
 }
 
-// Adds to sums[i] the products of `row` and line index[i] of a matrix, for i < count, in `Panels` panels from `base`.
+// Add to sums[i] the products of `row` and line index[i] of a matrix, for i < count, in `Panels` panels from `base`.
 template <int Panels, typename T>
 inline void add_products(const T* row, const T* base, const int* index, int count, size_t stride, Vector<T>* sums) {
   constexpr int lanes = Simd<T>::lanes, width = Packed<T>::width;
@@ -186,7 +186,7 @@ inline void add_products(const T* row, const T* base, const int* index, int coun
   }
 }
 
-// Sets result[r][i] to the inner product of a[r] and matrix row at[r].index[i], for this share of the matrix's rows.
+// Set result[r][i] to the inner product of a[r] and matrix row at[r].index[i], for this share of the matrix's rows.
 // These are selected entries of a * transposed(matrix). Rows of `a` must be `padded()` wide, with zeros after the
 // matrix's columns.
 template <typename T>

@@ -69,7 +69,7 @@ class SparseGradient {
   int last_token(int b) const { return std::min(tokens_, (b + 1) * tokens_together); }
   size_t* bounds(int b) { return bounds_.data() + static_cast<size_t>(b) * (features_together + 1); }
 
-  // Returns a token's first entry from number `from` on whose feature is at least f.
+  // Return a token's first entry from number `from` on whose feature is at least f.
   int position(int token, int from, int f) const {
     const SparseToken<T, Count> row = sparse_(token);
     return static_cast<int>(std::lower_bound(row.index + from, row.index + row.count, f) - row.index);
@@ -91,7 +91,7 @@ class SparseGradient {
     size_t start = 0;
     for (int b = 0; b < blocks_; ++b) start = sort_block(b, first, count, start);
   }
-  // Puts the entries of block b at `start`, sorted by feature. Those of f start at bounds(b)[f]. Returns their end.
+  // Put the entries of block b at `start`, sorted by feature. Those of f start at bounds(b)[f]. Return their end.
   size_t sort_block(int b, int first, int count, size_t start) {
     size_t next[features_together + 1] = {};
     for (int t = first_token(b); t < last_token(b); ++t) {

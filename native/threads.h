@@ -64,7 +64,7 @@ class Barrier {
   std::atomic<bool> broken_{false};
 };
 
-// Runs work(0), work(1), ..., work(threads - 1) concurrently, with work(0) on this thread. If one throws, calls
+// Run work(0), work(1), ..., work(threads - 1) concurrently, with work(0) on this thread. If one throws, call
 // `release`, which must wake all waiting threads, and rethrows the exception after all have ended.
 template <typename Work, typename Release>
 void in_parallel(int threads, const Work& work, const Release& release) {

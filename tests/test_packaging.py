@@ -99,7 +99,7 @@ def test_every_module_can_be_imported_where_there_are_no_unix_modules():
     """As on Windows. Other packages are imported before, as they have their own ways there."""
     modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in SOURCES]
     modules = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
-    modules = [name for name in modules if ".triton_" not in name]  # imported only where Triton is
+    modules = [name for name in modules if ".triton" not in name]  # imported only where Triton is
     program = f"""
 import importlib, sys
 import filelock, mido, numpy, onnx, optuna, PIL.Image, pooch, ray, requests, rich.progress, safetensors.torch, torch
@@ -129,11 +129,11 @@ def recipe():
 
 def test_library_is_found_under_its_build_name():
     here = recipe().this_platform().library
-    assert (Path(rru.__file__).parent / "scan" / here).exists() == rru.scan.library.BUILT
+    assert (Path(rru.__file__).parent / "scan" / "native" / here).exists() == rru.scan.native.library.BUILT
 
 
 def test_install_without_the_library_warns_on_import(monkeypatch):
-    spec = importlib.util.spec_from_file_location("library", rru.scan.library.__file__)
+    spec = importlib.util.spec_from_file_location("library", rru.scan.native.library.__file__)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     with pytest.warns(UserWarning, match="this install of rru has no native library"):
@@ -150,10 +150,11 @@ def test_build_without_a_compiler_warns(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(
-    not rru.scan.library.BUILT or shutil.which("c++") is None, reason="needs the library and a compiler"
+    not rru.scan.native.library.BUILT or shutil.which("c++") is None, reason="needs the library and a compiler"
 )
 def test_self_check_accepts_the_library_and_detects_a_wrong_number(tmp_path):
-    program, calls, library = tmp_path / "selfcheck", tmp_path / "calls.bin", Path(rru.scan.library.__file__).parent
+    program, calls = tmp_path / "selfcheck", tmp_path / "calls.bin"
+    library = Path(rru.scan.native.library.__file__).parent
     command = ["c++", "-std=c++17", str(ROOT / "native" / "selfcheck.cpp"), "-ldl", "-o", str(program)]
     subprocess.run(command, check=True)
     recorder = record_calls.Recorder()

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "native"))
 from recipe import PLATFORMS, Platform
 
 ROOT = Path(__file__).parents[1]
-FOLDER = "rru/scan/"  # where the library is in a wheel
+FOLDER = "rru/scan/native/"  # where the library is in a wheel
 SYSTEM_LIBRARIES = {  # what a library may need from a system; auditwheel knows it for Linux
     "windows": ("kernel32.dll", "ntdll.dll", "api-ms-win-crt-"),
     "darwin": ("/usr/lib/libSystem.B.dylib",),

@@ -23,7 +23,8 @@ from triton.compiler import ASTSource
 import rru
 from benchmarks.contenders import RIVALS, RRU_REFERENCE, build
 from benchmarks.shapes import SHAPES
-from rru.scan.fused import forms, triton_form
+from rru.scan.fused import devices
+from rru.scan.fused.triton import pointwise
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
@@ -56,7 +57,7 @@ def record(layer: rru.Layer, batch: int, autocast: bool) -> list[Launch]:
         found.append((kernel, arguments, constants))
 
     layer.backend = "fused"
-    forms.runs_triton, triton_form.launch = lambda device, dtype: True, launch
+    devices.runs_triton, pointwise.launch = lambda device, dtype: True, launch
     with torch.autocast("cpu", enabled=autocast):
         outputs, _ = layer(torch.randn(2, batch, layer.input_size), lengths=torch.full((batch,), 2))
     outputs.float().sum().backward()

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 import rru
-from rru.scan import library, native_calls
+from rru.scan import thresholds
+from rru.scan.native import library
 
 CELLS: list[tuple[type[rru.Layer], dict[str, Any]]] = [
     (rru.RRU, {}),
@@ -49,7 +50,7 @@ class Recorder:
         self.original(function, memory)
         after = [ctypes.string_at(address, size) if size else b"" for address, size in places]
         name = function._name.removesuffix("_" + library.instruction_set).encode()
-        threads = 1 if function._alone else torch.get_num_threads()
+        threads = 1 if function._single_threaded else torch.get_num_threads()
         numbers = struct.pack(f"<{len(function._numbers) + 1}q", len(function._numbers), *function._numbers)
         tensors = b"".join(  # nothing for what was not written
             block(old) + block(new if new != old else b"") for old, new in zip(before, after, strict=True)
@@ -103,8 +104,8 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     output: Path = parser.parse_args().output
     recorder = Recorder()
-    for small in (native_calls._SMALL, 0):  # on one thread with all gradients, and on several
-        native_calls._SMALL = small
+    for small in (thresholds.MIN_PARALLEL_WORK, 0):  # on one thread with all gradients, and on several
+        thresholds.MIN_PARALLEL_WORK = small
         for dtype in TOLERANCES:
             for layer_class, options in CELLS:
                 record(recorder, layer_class, options, dtype)

@@ -35,7 +35,7 @@ def emulator(platform: Platform) -> list[str] | None:
 def check(wheel: Path, platform: Platform, calls: Path, place: Path, command: list[str]) -> None:
     """Build the program for a platform and run it on the wheel's library."""
     with zipfile.ZipFile(wheel) as archive:
-        library = archive.extract(f"rru/scan/{platform.library}", place)
+        library = archive.extract(f"rru/scan/native/{platform.library}", place)
     program = place / ("selfcheck.exe" if platform.system == "windows" else "selfcheck")
     flags = ["-O1", "-std=c++17", *(["-ldl"] if platform.system == "linux" else [])]
     subprocess.run([*compiler_for(platform), str(NATIVE / "selfcheck.cpp"), *flags, "-o", str(program)], check=True)

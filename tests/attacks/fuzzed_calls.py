@@ -11,7 +11,8 @@ from unittest import mock
 import torch
 
 import rru
-from rru.scan import library, native_wide
+from rru.scan import thresholds
+from rru.scan.native import library
 from tests.variants import NATIVE
 
 ODD = (0, 1, 2, 3, -1, 2**28, 2**28 + 1, 2**30, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**63))
@@ -21,8 +22,8 @@ FILL = 0xA5
 
 def always_wide() -> AbstractContextManager[object]:
     """Make RRUs with dropout use their wide form, at any size."""
-    always = {"LEAST_WIDTH": 0, "LEAST_TOKENS": 0, "MOST_EXTRA": 1e9, "MOST_EXTRA_SELECTED": 1e9}
-    return mock.patch.multiple(native_wide, **always)
+    always = {"MIN_WIDE_WIDTH": 0, "MAX_WIDE_EXTRA": 1e9, "MAX_WIDE_EXTRA_SELECTED": 1e9}
+    return mock.patch.multiple(thresholds, **always)
 
 
 @dataclass(frozen=True)

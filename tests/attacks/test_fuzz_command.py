@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from rru.scan import library
-from rru.scan.library import Function, memory_of
-from rru.scan.native_calls import scan_numbers
+from rru.scan.kernels import KERNELS
+from rru.scan.native import library
+from rru.scan.native.call import Loop, scan_numbers
+from rru.scan.native.library import Function, memory_of
 from tests.attacks.fuzz import FUZZERS, fuzz
 
 
@@ -26,6 +27,7 @@ def test_random_cases_are_read_or_refused(name):
     ],
 )
 def test_sizes_that_an_int_does_not_hold_are_refused(numbers, message):
-    given = scan_numbers("lstm", (1, 1, 1), 1, (), reverse=False, save=False, has_lengths=False) | numbers
+    loop = Loop("forward", KERNELS["lstm"].native, (), torch.float32, (1, 1, 1), 1, True, library.instruction_set)
+    given = scan_numbers(loop) | numbers
     with pytest.raises(RuntimeError, match=message):
         Function("lstm_forward", torch.float32, given)(memory_of([torch.zeros(1)]))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import rru
-from rru.scan import library
+from rru.scan.native import library
 from tests.scan.case import using
 from tests.variants import VARIANTS, Variant, assert_same, randomize, state_parts
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from rru.scan import library
+from rru.scan.native import library
+from rru.scan.reference import ScanInputs
 from tests.variants import CELLS, VARIANTS
 
 RAGGED = [5, 1, 3, 5, 2, 4, 1]
@@ -55,9 +56,13 @@ class Case:
         self.reverse = reverse
         self.weighed = torch.randn(steps, batch, self.cell.output_size, dtype=dtype)
 
+    @property
+    def inputs(self):
+        return ScanInputs(self.x, self.state, self.lengths, self.seed, self.reverse)
+
     def run(self, scan):
         """Outputs and last states."""
-        outputs, last = scan(self.cell, self.x, self.state, self.lengths, self.seed, self.reverse)
+        outputs, last = scan(self.cell, self.inputs)
         return [outputs, *last]
 
     def run_and_differentiate(self, scan):
@@ -81,11 +86,11 @@ def cases(draw, dtype=torch.float64, largest=(40, 50, 20, 8)):
 
 def assert_near(actual, wanted, tolerance):
     """Equal up to `tolerance` times each tensor's largest entry, or times one where all are smaller."""
-    for one, other in zip(actual, wanted, strict=True):
-        largest = max(1.0, other.abs().max().item())
-        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * largest)
+    for tensor, expected in zip(actual, wanted, strict=True):
+        largest = max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=tolerance * largest)
 
 
 def assert_equal(actual, wanted):
-    for one, other in zip(actual, wanted, strict=True):
-        assert torch.equal(one, other)
+    for tensor, expected in zip(actual, wanted, strict=True):
+        assert torch.equal(tensor, expected)

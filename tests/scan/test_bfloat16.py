@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rru.scan import library, native, native_calls, reference, weight_gradients
+from rru.scan import reference, thresholds
+from rru.scan.native import call, library, weight_gradients
+from rru.scan.native import run as native
 from tests.scan.case import Case, every_cell, every_variant, using
 
 HAS_DOTS = library.BUILT and library.INSTRUCTION_SETS[-1] == "avx512" and library.has_bfloat16_dots()
@@ -72,7 +74,7 @@ def rounding_as_native(monkeypatch, cell, dots):
 
 
 def in_float64(case):
-    """Returns a copy of a float32 case."""
+    """Return a copy of a float32 case."""
     wide = copy.deepcopy(case)
     wide.cell.double()
     wide.x = wide.x.detach().double().requires_grad_()
@@ -82,21 +84,21 @@ def in_float64(case):
 
 
 def run(case, scan):
-    """Returns outputs, last states and gradients by name."""
+    """Return outputs, last states and gradients by name."""
     names = case.cell.state_names
     keys = ["outputs", *names, "x", *(f"first {name}" for name in names), *dict(case.cell.named_parameters())]
     return dict(zip(keys, case.run_and_differentiate(scan), strict=True))
 
 
-def errors(found, wanted):
-    return {name: ((found[name].double() - wanted[name]).norm() / wanted[name].norm()).item() for name in wanted}
+def errors(computed, wanted):
+    return {name: ((computed[name].double() - wanted[name]).norm() / wanted[name].norm()).item() for name in wanted}
 
 
 @every_variant
 @every_kind
 def test_all_results_are_those_of_rounded_factors_and_exact_sums(variant, kind, monkeypatch):
     monkeypatch.setattr(native, "product_dtype", lambda dtype: torch.bfloat16)
-    monkeypatch.setattr(native_calls, "_SMALL", 0)  # the gradients of small layers are in float32
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)  # the gradients of small layers are in float32
     worst = []
     for seed in range(5):
         torch.manual_seed(seed)
@@ -105,10 +107,10 @@ def test_all_results_are_those_of_rounded_factors_and_exact_sums(variant, kind, 
             dropout = 0.5 if dots else 0.0  # without dot products, dropout keeps products with d in float32
             case = Case(variant, m=5, n=19, steps=2, batch=9, dropout=dropout, dtype=torch.float32)
             wide = in_float64(case)
-            found = run(case, native.scan)
+            computed = run(case, native.scan)
             with rounding_as_native(monkeypatch, wide.cell, dots):
                 wanted = run(wide, reference.scan)
-        difference = errors(found, wanted)
+        difference = errors(computed, wanted)
         difference.pop("Z", None)  # a sum with the weights as they were before rounding
         assert max(difference.values()) < 8 * ROUNDING, difference
         worst.append(max(difference.values()))
@@ -135,22 +137,22 @@ def test_under_autocast_no_result_is_farther_from_the_truth_than_the_references(
     truth = run(in_float64(case), reference.scan)
     references = errors(run(case, autocast(reference.scan)), truth)
     with using_kind(kind):
-        found = errors(run(case, autocast(native.scan)), truth)
-    for name, error in found.items():
+        computed = errors(run(case, autocast(native.scan)), truth)
+    for name, error in computed.items():
         assert error <= 1.2 * references[name] + ROUNDING, name
-    assert max(found.values()) > ROUNDING / 8  # so products were in bfloat16
+    assert max(computed.values()) > ROUNDING / 8  # so products were in bfloat16
 
 
 @every_cell
 def test_bfloat16_weights_are_multiplied_in_bfloat16(variant, monkeypatch):
     numbers = []
-    original = native_calls.scan_numbers
-    monkeypatch.setattr(native_calls, "scan_numbers", lambda *a, **k: numbers.append(original(*a, **k)) or numbers[-1])
-    native_calls._function.cache_clear()
+    original = call.scan_numbers
+    monkeypatch.setattr(call, "scan_numbers", lambda loop: numbers.append(original(loop)) or numbers[-1])
+    call.function_of.cache_clear()
     layer = variant.layer(3, 4, backend="native").bfloat16()
     layer(torch.randn(5, 2, 3, dtype=torch.bfloat16))[0].sum().backward()
     layer.float()(torch.randn(5, 2, 3))[0].sum().backward()
-    assert [one["bfloat16"] for one in numbers] == [1, 1, 0, 0]
+    assert [given["bfloat16"] for given in numbers] == [1, 1, 0, 0]
 
 
 @pytest.mark.skipif(not HAS_DOTS, reason="this processor lacks AVX512_BF16")
@@ -176,6 +178,6 @@ def test_infinity_and_nan_stay_what_they_are(kind):
     case = Case(every_cell.args[1][0], steps=2, batch=9, dtype=torch.float32)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), using_kind(kind):
         case.x[0, 3, 0], case.x[1, 5, 1] = float("inf"), float("nan")
-        outputs, _ = native.scan(case.cell, case.x, case.state, None, None, False)
+        outputs, _ = native.scan(case.cell, case.inputs)
     bad = outputs.isnan().all(-1)
     assert torch.equal(bad.nonzero(), torch.tensor([[0, 3], [1, 3], [1, 5]]))

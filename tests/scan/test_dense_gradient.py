@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from rru.scan import library
-from rru.scan.weight_gradients import over_steps
+from rru.scan.native import library
+from rru.scan.native.weight_gradients import over_steps
 
 pytestmark = pytest.mark.skipif(not library.BUILT, reason="this build has no native library")
 
@@ -21,10 +21,10 @@ def test_it_is_the_product_over_all_steps(steps, batch, out, size, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = over_steps(grads, values, False)
+        computed = over_steps(grads, values, False)
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(found, torch.einsum("tbo,tbi->oi", grads, values), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(computed, torch.einsum("tbo,tbi->oi", grads, values), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.usefixtures("each_instruction_set")
@@ -39,9 +39,9 @@ def test_rows_may_be_parts_of_wider_rows():
 def test_a_tensor_of_more_elements_than_an_int_counts():
     values = torch.zeros(256, 1, 2**23 + 64)
     values[0, 0, -1], values[-1, 0, -1] = 3, 4
-    found = over_steps(torch.ones(256, 1, 1), values, False)
-    assert found[0, -1] == 7
-    assert found.sum() == 7
+    computed = over_steps(torch.ones(256, 1, 1), values, False)
+    assert computed[0, -1] == 7
+    assert computed.sum() == 7
 
 
 def test_without_steps_it_is_zero():
@@ -65,9 +65,9 @@ def test_a_symmetric_product_is_computed_by_half(size, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = over_steps(values * weights, values, False, symmetric=True)
+        computed = over_steps(values * weights, values, False, symmetric=True)
     finally:
         torch.set_num_threads(before)
     wanted = torch.einsum("tbo,tbi->oi", values * weights, values)
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
-    assert torch.equal(found, found.T)
+    torch.testing.assert_close(computed, wanted, rtol=1e-12, atol=1e-12)
+    assert torch.equal(computed, computed.T)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import rru
-from rru import scan
-from rru.scan import library, native, reference
+from rru.scan import reference
+from rru.scan.native import call, library
+from rru.scan.native import run as native
 from tests.timeouts import TIMEOUT
 
 pytestmark = pytest.mark.skipif(not library.BUILT, reason="the native library is not built")
@@ -32,10 +33,9 @@ def test_neither_import_nor_first_call_load_torchs_compiler_which_takes_a_second
 def chosen(monkeypatch):
     """Names the back ends that ran."""
     ran = []
-    for module in (native, reference):
-        original, name = module.scan, module.__name__.rsplit(".", 1)[-1]
+    for name, module in (("native", native), ("reference", reference)):
 
-        def recorded(*given, original=original, name=name):
+        def recorded(*given, original=module.scan, name=name):
             ran.append(name)
             return original(*given)
 
@@ -67,13 +67,13 @@ def test_a_layer_takes_the_native_scan_unless_it_is_large_and_has_one_or_two_ste
 
 def test_the_gradient_of_an_input_that_wants_none_is_not_computed(monkeypatch):
     asked = []
-    original = scan.native_calls.backward
+    original = call.backward
 
     def recorded(*given):
         asked.append(given[-1])
         return original(*given)
 
-    monkeypatch.setattr(scan.native_calls, "backward", recorded)
+    monkeypatch.setattr(call, "backward", recorded)
     layer = rru.RRU(3, 4, num_layers=2, backend="native")
     layer(torch.randn(5, 2, 3))[0].sum().backward()
     assert asked == [True, False]

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import rru
-from rru.scan import fused, reference
-from rru.scan.fused import selfcheck, torch_form, vendor
-from rru.scan.fused.call import MOST_STATE
+from rru.scan import reference
+from rru.scan.fused import pointwise, selfcheck, vendor
+from rru.scan.fused import run as fused
+from rru.scan.thresholds import MAX_WHOLE_STATE
 from tests.scan.case import Case, assert_near
 from tests.variants import CELLS, VARIANTS
 
@@ -58,8 +59,8 @@ def test_a_check_does_not_change_the_random_numbers(scans):
 
 
 def test_a_wrong_scan_is_reported_once_and_never_used(scans, monkeypatch):
-    right = torch_form.updated
-    monkeypatch.setattr(torch_form, "updated", lambda *rows: right(*rows[:-2], 1.1 * rows[-2], rows[-1]))
+    right = pointwise.updated
+    monkeypatch.setattr(pointwise, "updated", lambda rows, mask: right(rows._replace(z=1.1 * rows.z), mask))
     layer, x = build(CELLS[0]), torch.randn(6, 2, 3)
     with pytest.warns(RuntimeWarning, match=r"disagrees with the reference .* Please report: rru .*: .* differ by"):
         layer(x)
@@ -68,7 +69,7 @@ def test_a_wrong_scan_is_reported_once_and_never_used(scans, monkeypatch):
 
 
 def test_a_scan_that_fails_is_reported_and_never_used(scans, monkeypatch):
-    monkeypatch.setattr(torch_form, "updated", lambda *rows: 1 / 0)
+    monkeypatch.setattr(pointwise, "updated", lambda *rows: 1 / 0)
     with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
         build(CELLS[0])(torch.randn(6, 2, 3))
     assert scans == ["fused"]  # in the check
@@ -95,8 +96,8 @@ def test_torch_compile_checks_while_it_traces(scans):
 )
 def test_torchs_own_layers_compute_the_same_with_the_same_weights(variant, reverse):
     case = Case(variant, reverse=reverse)
-    found = case.run_and_differentiate(lambda cell, x, state, *_: vendor.scan(cell, x, state, reverse))
-    assert_near(found, case.run_and_differentiate(reference.scan), 1e-12)
+    computed = case.run_and_differentiate(vendor.scan)
+    assert_near(computed, case.run_and_differentiate(reference.scan), 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_torchs_own_layers_compute_the_same_with_the_same_weights(variant, rever
 def test_torchs_own_layers_run_what_they_can_on_cuda(layer, lengths, handed_over, monkeypatch):
     calls = []
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    monkeypatch.setattr(vendor, "scan", lambda cell, inputs, state, reverse: calls.append(reverse) or (inputs, state))
+    monkeypatch.setattr(vendor, "scan", lambda cell, inputs: calls.append(inputs) or inputs[:2])
     layer(torch.randn(6, 2, 3, dtype=layer.cells[0].some_weight().dtype), lengths=lengths)
     assert bool(calls) == handed_over
 
@@ -124,10 +125,10 @@ def test_torchs_own_layers_run_what_they_can_on_cuda(layer, lengths, handed_over
 def test_a_layer_that_runs_step_by_step_is_checked_step_by_step():
     def checked(layer):
         tiny = json.loads(selfcheck._tiny(layer.cells[0].options))
-        return tiny["hidden_size"] <= MOST_STATE  # and small enough otherwise
+        return tiny["hidden_size"] <= MAX_WHOLE_STATE  # and small enough otherwise
 
     assert checked(rru.RRU(10, 100))
-    assert not checked(rru.RRU(10, MOST_STATE + 1))
+    assert not checked(rru.RRU(10, MAX_WHOLE_STATE + 1))
     assert not checked(rru.RRU(500, 100))  # g is large
     assert not checked(rru.RRU(10, 100, expansion=10.0))
 

@@ -5,9 +5,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rru import scan
-from rru.scan.fused import forms, operators
-from rru.scan.fused.call import Call
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan.arguments import ScanSpec
+from rru.scan.fused import devices, operators
+from rru.scan.fused.scan import FusedScan
+from rru.scan.kernels import KERNELS
 from tests.scan.case import Case, every_variant
 from tests.variants import VARIANTS
 
@@ -27,7 +28,7 @@ class Counting(TorchDispatchMode):
 
 
 class NeverWaits(TorchDispatchMode):
-    """Raises where a device would have to be waited for: values read by the host, or copied to it."""
+    """Raise where a device would have to be waited for: values read by the host, or copied to it."""
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         name = function._schema.name
@@ -43,20 +44,19 @@ class NeverWaits(TorchDispatchMode):
 
 
 def run(case, mode):
-    """Runs the loops of a cell, forward and backward, below the operators, which a mode cannot look into."""
-    cell, kernel = case.cell, case.cell.kernel
-    weights = [weight.detach() for weight in NATIVE_CELLS[kernel].weights(cell, cell.weights())]
-    state, options = [part.detach() for part in case.state], NATIVE_CELLS[kernel].options(cell)
-    call = Call(
-        case.x.detach(), state, weights, case.lengths, case.seed, cell.dropout, options, case.reverse, True, None
-    )
+    """Run the loops of a cell, forward and backward, below the operators, which a mode cannot look into."""
+    cell, kernel = case.cell, KERNELS[case.cell.kernel]
+    weights = [weight.detach() for weight in kernel.weights(cell, cell.weights())]
+    state = [part.detach() for part in case.state]
+    spec = ScanSpec(cell.kernel, kernel.options.of(cell), cell.dropout, case.reverse)
+    fused = FusedScan(spec, case.x.detach(), state, weights, case.lengths, case.seed)
     counts = []
     with torch.no_grad(), mode:
-        saved = operators._allocate(call, operators.FUSED_CELLS[kernel])
+        saved = operators.allocate_saved(fused, True)
         before = getattr(mode, "count", 0)
-        outputs, last = operators.FUSED_CELLS[kernel].forward(call, saved)
+        outputs, last = kernel.fused.forward(fused, saved)
         counts.append(getattr(mode, "count", 0) - before)
-        operators.FUSED_CELLS[kernel].backward(call, saved, [torch.ones_like(part) for part in (outputs, *last)])
+        kernel.fused.backward(fused, saved, [torch.ones_like(part) for part in (outputs, *last)])
         counts.append(getattr(mode, "count", 0) - before - counts[0])
     return counts
 
@@ -75,10 +75,10 @@ IN_TORCH = {"rru": (19, 20), "lstm": (18, 36), "gru": (17, 25), "gru-reset-after
 
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.name in IN_TORCH], ids=str)
-@pytest.mark.skipif(forms.interpreted(), reason="Triton's kernels run instead: test_fused_triton.py counts them")
+@pytest.mark.skipif(devices.interpreted(), reason="Triton's kernels run instead: test_fused_triton.py counts them")
 def test_launches_a_step_in_torch_operations(variant):
-    for found, most in zip(per_step(variant), IN_TORCH[variant.name], strict=True):
-        assert found <= most
+    for computed, most in zip(per_step(variant), IN_TORCH[variant.name], strict=True):
+        assert computed <= most
 
 
 @every_variant
@@ -89,8 +89,8 @@ def test_nothing_waits_for_the_device(variant):
 def peak_memory(case, backend):
     """The most bytes that torch's allocator has given out at a time during a training step."""
 
-    def run(cell, x, state, lengths, seed, reverse):
-        return scan.run(cell, x, state, lengths=lengths, seed=seed, reverse=reverse, backend=backend)
+    def run(cell, inputs):
+        return scan.run(cell, inputs, backend)
 
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
         case.run_and_differentiate(run)

@@ -5,7 +5,9 @@ import torch
 import torch.utils.deterministic
 
 import rru
-from rru.scan import native, reference
+from rru.scan import reference
+from rru.scan.native import run as native
+from rru.scan.reference import ScanInputs
 from tests.scan.case import RAGGED, Case, assert_equal, every_cell, every_variant
 from tests.variants import VARIANTS
 
@@ -75,7 +77,7 @@ def test_nan_in_an_input_reaches_every_later_output_of_its_sequence_and_no_other
 @pytest.mark.usefixtures("each_instruction_set")
 @every_variant
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
-def test_an_infinite_input_gives_what_the_reference_gives(variant, dropout):
+def test_an_infinite_input_matches_reference(variant, dropout):
     case = Case(variant, dropout=dropout)
     with torch.no_grad():
         case.x[1, 2, 5] = float("inf")
@@ -128,7 +130,7 @@ def test_states_that_decay_become_zero_and_never_denormal(residual, wants_gradie
     lengths = torch.tensor([2000, *range(120, 160), *range(800, 1000, 10)])
     x, state = torch.randn(2000, len(lengths), 3), (torch.ones(len(lengths), 4),)
     with torch.set_grad_enabled(wants_gradients):
-        outputs, (last,) = native.scan(cell, x, state, lengths, None, False)
+        outputs, (last,) = native.scan(cell, ScanInputs(x, state, lengths))
     assert (last[0] == 0).all()
     assert not is_denormal(last).any()
     assert (last[1] != 0).all()

@@ -7,16 +7,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from rru.scan import native, native_calls, native_operator, reference
-from rru.scan.library import INSTRUCTION_SETS
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan import reference, thresholds
+from rru.scan.native import run as native
+from rru.scan.native.library import INSTRUCTION_SETS
 from tests.scan.case import (
     RAGGED,
     Case,
     assert_equal,
     assert_near,
     cases,
-    every_cell,
     every_variant,
     using,
     whole_or_ragged,
@@ -28,42 +27,42 @@ def assert_right(case, tolerance):
     wanted = case.run_and_differentiate(reference.scan)
     for instruction_set in INSTRUCTION_SETS:
         with using(instruction_set):
-            found = case.run_and_differentiate(native.scan)
-            assert_near(found, wanted, tolerance)
+            computed = case.run_and_differentiate(native.scan)
+            assert_near(computed, wanted, tolerance)
             with torch.no_grad():  # nothing is saved for the backward pass
-                assert_equal(case.run(native.scan), found[: 1 + len(case.state)])
+                assert_equal(case.run(native.scan), computed[: 1 + len(case.state)])
 
 
 @every_variant
 @given(case=cases())
-def test_outputs_states_and_all_gradients_are_the_references(variant, case):
+def test_outputs_states_and_all_gradients_match_reference(variant, case):
     assert_right(Case(variant, **case), 1e-9)
 
 
 @every_variant
 @settings(max_examples=10)
 @given(case=cases(torch.float32, largest=(20, 20, 16, 4)))  # small: where ReLU bends, rounding decides on the gradient
-def test_outputs_states_and_all_gradients_are_the_references_in_float32(variant, case):
+def test_outputs_states_and_all_gradients_match_reference_in_float32(variant, case):
     assert_right(Case(variant, **case), 1e-4)
 
 
 @every_variant
 @pytest.mark.parametrize("dropout", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("steps", [2, 6])  # of three sequences: too few to pack the weights for, and enough
-def test_wide_layers_are_the_references_too(variant, dropout, steps):  # wider than any block of a product
+def test_wide_layers_match_reference(variant, dropout, steps):  # wider than any block of a product
     assert_right(Case(variant, m=30, n=300, steps=steps, batch=3, dropout=dropout, spread=0.1), 1e-9)
 
 
 @pytest.fixture
 def _nothing_is_small(monkeypatch):
-    monkeypatch.setattr(native_calls, "_SMALL", 0)
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)
 
 
 @pytest.mark.usefixtures("_nothing_is_small")
 @every_variant
 @whole_or_ragged
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
-def test_gradients_of_large_layers_which_torch_computes_are_the_references(variant, lengths, dropout):
+def test_gradients_of_large_layers_match_reference(variant, lengths, dropout):
     assert_right(Case(variant, lengths=lengths, dropout=dropout), 1e-9)
 
 
@@ -96,8 +95,8 @@ def test_numbers_do_not_depend_on_how_many_threads_share_the_weights(variant, dr
 
 THREADS_FAIL = """
 import resource, torch, rru
-from rru.scan import native_calls
-native_calls._SMALL = 0  # else it would use one thread
+from rru.scan import thresholds
+thresholds.MIN_PARALLEL_WORK = 0  # else it would use one thread
 layer = rru.LSTM(3, 5, backend="native")
 x = torch.randn(64, 64, 3)
 layer(x)  # allocates what the first call needs
@@ -124,28 +123,3 @@ def test_threads_that_cannot_be_started_are_an_error_and_harm_nothing():
     assert len(errors) == 3
     assert all("could not allocate memory or start threads" in error for error in errors)
     assert after == "tensor(True)"
-
-
-@every_cell
-@pytest.mark.parametrize("reverse", [False, True])
-def test_torchs_own_check_of_an_operator(variant, reverse):
-    case = Case(variant, m=3, n=4, steps=5, batch=2, lengths=torch.tensor([5, 3]), reverse=reverse, dropout=0.5)
-    cell, native_cell = case.cell, NATIVE_CELLS[case.cell.kernel]
-    weights = [weight.detach().contiguous().requires_grad_() for weight in native_cell.weights(cell, cell.weights())]
-    options = list(native_cell.options(cell))
-    torch.library.opcheck(
-        native_operator.forward,
-        (
-            cell.kernel,
-            case.x,
-            list(case.state),
-            weights,
-            case.lengths,
-            case.seed,
-            cell.dropout,
-            options,
-            reverse,
-            True,  # keep what the backward pass needs
-            cell.options,
-        ),
-    )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rru.scan.library import Function, memory_of
+from rru.scan.native.library import Function, memory_of
 
 pytestmark = pytest.mark.usefixtures("each_instruction_set")
 EXACT = {"exp": torch.exp, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
@@ -31,12 +31,12 @@ def inputs(dtype):
 @every_type
 def test_relative_error_is_a_few_units_in_the_last_place(name, dtype):
     x, info = inputs(dtype), torch.finfo(dtype)
-    found, wanted = native(name, x).double(), EXACT[name](x.double())
+    computed, wanted = native(name, x).double(), EXACT[name](x.double())
     normal = (wanted.abs() >= info.tiny) & (wanted <= info.max / 4)
-    error = (found[normal] - wanted[normal]).abs() / wanted[normal].abs()
+    error = (computed[normal] - wanted[normal]).abs() / wanted[normal].abs()
     assert error.max() < 3 * info.eps
     small = wanted.abs() < info.tiny
-    assert (found[small].abs() <= info.tiny).all()
+    assert (computed[small].abs() <= info.tiny).all()
 
 
 @every_type

@@ -7,8 +7,9 @@ import sys
 import pytest
 import torch
 
-from rru.scan import library, native, native_calls
-from rru.scan.library import Function, memory_of
+from rru.scan.native import call, library
+from rru.scan.native import run as native
+from rru.scan.native.library import Function, memory_of
 from tests.scan.case import Case, every_cell
 from tests.timeouts import TIMEOUT
 
@@ -19,22 +20,23 @@ def calls(monkeypatch):
     made = []
 
     class Recorded(Function):
-        def __init__(self, *given, alone):
+        def __init__(self, *given, single_threaded):
             made.append(list(given))
-            super().__init__(*given, alone=alone)
+            super().__init__(*given, single_threaded=single_threaded)
 
     def recorded_memory(tensors):
         made[-1].append(tensors)
         return memory_of(tensors)
 
-    forget = native_calls._function.cache_clear, native_calls._gradients_function.cache_clear
-    for clear in forget:
-        clear()
-    monkeypatch.setattr(native_calls, "Function", Recorded)
-    monkeypatch.setattr(native_calls, "memory_of", recorded_memory)
+    def gradients_function(name, dtype, numbers, instruction_set, *, single_threaded):
+        return Recorded(name, dtype, dict(numbers), single_threaded=single_threaded)
+
+    call.function_of.cache_clear()
+    monkeypatch.setattr(call, "Function", Recorded)
+    monkeypatch.setattr(call, "cached_function", gradients_function)
+    monkeypatch.setattr(call, "memory_of", recorded_memory)
     yield made
-    for clear in forget:
-        clear()
+    call.function_of.cache_clear()
 
 
 WRONG = {
@@ -81,7 +83,7 @@ def test_an_empty_batch_is_computed_by_the_library_itself(variant, calls):
 
 
 def test_the_environment_chooses_the_instruction_set():
-    ask = "from rru.scan import library; print(library.instruction_set)"
+    ask = "from rru.scan.native import library; print(library.instruction_set)"
     environment = os.environ | {"RRU_ISA": "portable"}
     ran = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.stdout == "portable\n", ran.stderr

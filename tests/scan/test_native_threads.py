@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rru
-from rru.scan.library import BUILT
+from rru.scan.native.library import BUILT
 from tests.timeouts import TIMEOUT
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="needs the native library")

@@ -1,20 +1,20 @@
-"""The operator that graphs see: registered as torch wants operators registered."""
+"""The operators that graphs see: registered as torch wants operators registered, and the same in every version."""
 
 import pytest
 import torch
 
-from rru.scan.operator import scan
-from tests.variants import CELLS
+from rru.scan.kernels import KERNELS
+from tests.scan.case import Case, every_cell
 
-every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
+both_directions = pytest.mark.parametrize("reverse", [False, True])
 
 
 @every_cell
-@pytest.mark.parametrize("reverse", [False, True])
-def test_torchs_own_check_of_an_operator(variant, reverse):
+@both_directions
+def test_torchs_own_check_of_the_reference_operator(variant, reverse):
     cell = variant.build().cells[0]
     torch.library.opcheck(
-        scan,
+        torch.ops.rru.scan.default,
         (
             torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True),
             [part.requires_grad_() for part in cell.initial_state(2)],
@@ -28,3 +28,40 @@ def test_torchs_own_check_of_an_operator(variant, reverse):
             None,
         ),
     )
+
+
+@every_cell
+@both_directions
+@pytest.mark.parametrize("back_end", ["native", "fused"])
+def test_torchs_own_check_of_a_kernels_operator(variant, reverse, back_end):
+    case = Case(variant, m=3, n=4, steps=5, batch=2, lengths=torch.tensor([5, 3]), reverse=reverse, dropout=0.5)
+    cell, kernel = case.cell, KERNELS[case.cell.kernel]
+    weights = [weight.detach().contiguous().requires_grad_() for weight in kernel.weights(cell, cell.weights())]
+    fixed = case.lengths, case.seed, cell.dropout, list(kernel.options.of(cell)), reverse, True
+    end = (cell.options,) if back_end == "native" else (None, cell.options)
+    operator = getattr(torch.ops.rru, f"{back_end}_forward").default
+    torch.library.opcheck(operator, (cell.kernel, case.x, list(case.state), weights, *fixed, *end))
+
+
+FIRST = "str kernel, Tensor x, Tensor[] state, Tensor[] weights"
+REST = "Tensor? lengths, Tensor? seed, float dropout, SymInt[] options, bool reverse"
+OF_REFERENCE = (
+    "Tensor inputs, Tensor[] state, Tensor[] weights, Tensor? lengths, Tensor? seed, str cell, str options, "
+    "float dropout, bool reverse, ScalarType? autocast"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("scan", OF_REFERENCE),
+        ("scan_backward", f"Tensor[] gradients, {OF_REFERENCE}"),
+        ("native_forward", f'{FIRST}, {REST}, bool save, str cell_options="", *, ScalarType? autocast=None'),
+        ("native_backward", f"Tensor[] gradients, {FIRST}, Tensor[] saved, {REST}, ScalarType? autocast=None"),
+        ("fused_forward", f'{FIRST}, {REST}, bool save, ScalarType? autocast, str cell_options=""'),
+        ("fused_backward", f"Tensor[] gradients, {FIRST}, Tensor[] saved, {REST}, ScalarType? autocast"),
+    ],
+)
+def test_signatures_stay_because_exported_programs_contain_them(name, arguments):
+    schema = getattr(torch.ops.rru, name).default._schema
+    assert str(schema) == f"rru::{name}({arguments}) -> Tensor[]"

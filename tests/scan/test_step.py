@@ -9,7 +9,9 @@ from torch.nn.utils import prune
 from torch.utils.flop_counter import FlopCounterMode
 
 import rru
-from rru.scan import reference, stepper
+from rru.scan import reference
+from rru.scan.native import stepper
+from rru.scan.native.call import Loop
 from tests.scan.case import assert_near, every_cell, every_variant
 
 
@@ -70,8 +72,8 @@ class Stepped:
             called, stepped = self.cell(self.x, self.state), self.cell.stepper()(self.x, self.state)
             wanted, after = reference.step(self.cell, self.x, parts, None)
         for output, state in (called, stepped):
-            found = [output, *(state if isinstance(state, tuple) else (state,))]
-            assert_near(found, [wanted, *after], 1e-12 if output.dtype == torch.float64 else 1e-5)
+            computed = [output, *(state if isinstance(state, tuple) else (state,))]
+            assert_near(computed, [wanted, *after], 1e-12 if output.dtype == torch.float64 else 1e-5)
 
 
 @every_kind
@@ -244,8 +246,10 @@ def test_under_autocast_transforms_and_dispatch_modes_nothing_goes_past_torch():
 
 def test_only_much_work_gets_another_thread(monkeypatch):
     seen = []
-    real = stepper.Function
-    monkeypatch.setattr(stepper, "Function", lambda *given, alone: seen.append(alone) or real(*given, alone=alone))
+    real = stepper.function_of
+    monkeypatch.setattr(
+        stepper, "function_of", lambda *fields: seen.append(Loop(*fields).single_threaded) or real(*fields)
+    )
     cell = rru.RRUCell(8, 200)
     with torch.no_grad():
         for batch in (1, 1000):

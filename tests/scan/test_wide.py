@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import rru
-from rru.scan import native, native_calls, native_wide, reference
-from rru.scan.native_calls import ScanSpec, in_best_form
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan import reference, thresholds
+from rru.scan.arguments import ScanArguments, ScanSpec
+from rru.scan.kernels import KERNELS
+from rru.scan.native import call
+from rru.scan.native import run as native
 from tests.scan.case import RAGGED, Case, assert_equal, assert_near, whole_or_ragged
 from tests.scan.test_memory import fill_memory_with_nan  # noqa: F401
 from tests.variants import Variant
@@ -20,18 +22,18 @@ every_option = pytest.mark.parametrize("variant", [PLAIN, OTHER, UNSCALED], ids=
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch):
-    """Makes every RRU that can be wide, in a scan of at least 16 tokens. Lists the loops that run."""
-    monkeypatch.setattr(native_wide, "MOST_EXTRA", 1e9)
-    monkeypatch.setattr(native_wide, "MOST_EXTRA_SELECTED", 1e9)
-    monkeypatch.setattr(native_wide, "LEAST_WIDTH", 0)
-    monkeypatch.setattr(native_calls, "_SMALL", 0)  # so that several threads may run
-    original, used = native_calls._function_for, []
+    """Make every RRU that can be wide, in a scan of at least 16 tokens. List the loops that run."""
+    monkeypatch.setattr(thresholds, "MAX_WIDE_EXTRA", 1e9)
+    monkeypatch.setattr(thresholds, "MAX_WIDE_EXTRA_SELECTED", 1e9)
+    monkeypatch.setattr(thresholds, "MIN_WIDE_WIDTH", 0)
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)  # so that several threads may run
+    original, used = call.function_of, []
 
-    def function_for(name, call, *arguments):
-        used.append(f"{call.kernel}_{name}")
-        return original(name, call, *arguments)
+    def function_of(direction, cell, *fields):
+        used.append(f"{cell.name}_{direction}")
+        return original(direction, cell, *fields)
 
-    monkeypatch.setattr(native_calls, "_function_for", function_for)
+    monkeypatch.setattr(call, "function_of", function_of)
     return used
 
 
@@ -40,19 +42,19 @@ def calls(monkeypatch):
 @whole_or_ragged
 @every_dropout
 @pytest.mark.parametrize("reverse", [False, True])
-def test_outputs_states_and_all_gradients_are_the_references(variant, lengths, dropout, reverse, calls):
+def test_outputs_states_and_all_gradients_match_reference(variant, lengths, dropout, reverse, calls):
     case = Case(variant, lengths=lengths, dropout=dropout, reverse=reverse)
-    found = case.run_and_differentiate(native.scan)
-    assert_near(found, case.run_and_differentiate(reference.scan), 1e-9)
+    computed = case.run_and_differentiate(native.scan)
+    assert_near(computed, case.run_and_differentiate(reference.scan), 1e-9)
     with torch.no_grad():  # nothing is saved
-        assert_equal(case.run(native.scan), found[:2])
+        assert_equal(case.run(native.scan), computed[:2])
     assert calls == ["rru_wide_forward", "rru_wide_backward", "rru_wide_forward"]
 
 
 @pytest.mark.usefixtures("each_instruction_set")
 @every_dropout
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_layers_wider_than_any_block_of_a_product_are_the_references(dropout, dtype):
+def test_layers_wider_than_any_block_of_a_product_match_reference(dropout, dtype):
     case = Case(PLAIN, m=30, n=170, steps=6, batch=5, dropout=dropout, dtype=dtype, spread=0.1)
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4
     assert_near(case.run_and_differentiate(native.scan), case.run_and_differentiate(reference.scan), tolerance)
@@ -74,7 +76,7 @@ def test_numbers_do_not_depend_on_the_number_of_threads(lengths, dropout, n, thr
 
 
 def errors(case, scan, exact):
-    """Returns the largest error of each result, relative to the largest entry of the exact one."""
+    """Return the largest error of each result, relative to the largest entry of the exact one."""
     return [
         ((one.double() - two).abs().max() / two.abs().max()).item()
         for one, two in zip(case.run_and_differentiate(scan), exact, strict=True)
@@ -91,8 +93,8 @@ def assert_as_exact_as_torch(case):
     for part, data in zip(parts, narrow[0], strict=True):
         part.data = data
     case.weighed = narrow[1]
-    for found, torchs in zip(errors(case, native.scan, exact), errors(case, reference.scan, exact), strict=True):
-        assert found < 4 * torchs + 1e-6  # the order of sums alone makes a factor of two or three
+    for computed, torchs in zip(errors(case, native.scan, exact), errors(case, reference.scan, exact), strict=True):
+        assert computed < 4 * torchs + 1e-6  # the order of sums alone makes a factor of two or three
 
 
 @pytest.mark.usefixtures("each_instruction_set")
@@ -128,15 +130,15 @@ def test_a_row_of_zeros_gives_zeros(dropout):
 @pytest.mark.usefixtures("each_instruction_set")
 @every_dropout
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_input_that_is_no_number_gives_what_the_reference_gives(dropout, value):
+def test_an_input_that_is_no_number_matches_reference(dropout, value):
     case = Case(PLAIN, lengths=torch.tensor(RAGGED), dropout=dropout)
     with torch.no_grad():
         case.x[1, 2, 5] = value
-    found, wanted = (case.run_and_differentiate(scan) for scan in (native.scan, reference.scan))
-    for actual, expected in zip(found[:2], wanted[:2], strict=True):
+    computed, wanted = (case.run_and_differentiate(scan) for scan in (native.scan, reference.scan))
+    for actual, expected in zip(computed[:2], wanted[:2], strict=True):
         torch.testing.assert_close(actual, expected, equal_nan=True)
-    assert found[2][1, 2].isnan().all()  # the gradient of x, of this step and of other sequences
-    assert found[2][:, 3].isfinite().all()
+    assert computed[2][1, 2].isnan().all()  # the gradient of x, of this step and of other sequences
+    assert computed[2][:, 3].isfinite().all()
 
 
 @pytest.mark.usefixtures("each_instruction_set")
@@ -147,10 +149,10 @@ def test_a_weight_that_is_no_number_shows_though_most_features_are_zero(name, va
     case = Case(PLAIN, dropout=dropout)
     with torch.no_grad():
         getattr(case.cell, name)[..., 3] = value
-    found, wanted = (case.run_and_differentiate(scan) for scan in (native.scan, reference.scan))
-    for actual, expected in zip(found[:2], wanted[:2], strict=True):
+    computed, wanted = (case.run_and_differentiate(scan) for scan in (native.scan, reference.scan))
+    for actual, expected in zip(computed[:2], wanted[:2], strict=True):
         assert torch.equal(actual.isnan(), expected.isnan())
-    for actual, expected in zip(found[2:], wanted[2:], strict=True):
+    for actual, expected in zip(computed[2:], wanted[2:], strict=True):
         assert actual.isnan().any() or not expected.isnan().any()
 
 
@@ -171,8 +173,8 @@ def test_an_input_that_needs_no_gradient_gets_none_and_the_weights_get_theirs(dr
     case.x.requires_grad_(False)
     outputs, *last = case.run(native.scan)
     total = (outputs * case.weighed).sum() + sum((part * part).sum() for part in last)
-    found = torch.autograd.grad(total, [*case.state, *case.cell.parameters()])
-    assert_equal(found, wanted)
+    computed = torch.autograd.grad(total, [*case.state, *case.cell.parameters()])
+    assert_equal(computed, wanted)
 
 
 @every_dropout
@@ -217,11 +219,15 @@ def a_cell(hidden_size=300, expansion=7.0, **options):
 )
 def test_counts_decide(changes, tokens, dropout, wide, monkeypatch):
     monkeypatch.undo()
-    cell, x, seed = a_cell(**changes), torch.empty(tokens, 1, 20, device="meta"), torch.tensor(1)
-    n, call = cell.hidden_size, ScanSpec("rru", tuple(NATIVE_CELLS["rru"].options(cell)), dropout, False)
-    assert (in_best_form(call, x, n, seed).kernel == "rru_wide") == wide
-    assert in_best_form(call, x, n, None) == call  # no dropout in this scan
-    assert in_best_form(call._replace(autocast=torch.bfloat16), x, n, seed).kernel == "rru"
+    cell, x = a_cell(**changes), torch.empty(tokens, 1, 20, device="meta")
+    state = [torch.empty(1, cell.hidden_size, device="meta")]
+    kernel = KERNELS["rru"]
+    spec = ScanSpec("rru", kernel.options.of(cell), dropout, False)
+    arguments = ScanArguments(spec, x, state, [], None, torch.tensor(1))
+    assert (kernel.native.best_form(arguments).name == "rru_wide") == wide
+    assert kernel.native.best_form(arguments._replace(seed=None)).name == "rru"  # no dropout in this scan
+    rounded = arguments._replace(spec=spec._replace(autocast=torch.bfloat16))
+    assert kernel.native.best_form(rounded).name == "rru"
 
 
 def test_other_live_entries_than_the_forward_pass_saved_are_an_error():

@@ -182,15 +182,9 @@ class Layer(nn.Module):
                 index = layer * self.num_directions + direction
                 cell = self.cells[index]
                 _run_pre_hooks(cell, x, before[index])
-                output, last = scan.run(
-                    cell,
-                    x,
-                    before[index],
-                    lengths=lengths,
-                    seed=cell.new_seed(x.device),
-                    reverse=direction == 1,
-                    backend=self.backend,
-                )
+                seed, reverse = cell.new_seed(x.device), direction == 1
+                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse)
+                output, last = scan.run(cell, inputs, self.backend)
                 outputs.append(output)
                 after.append(last)
             x = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]

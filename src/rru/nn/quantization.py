@@ -10,9 +10,9 @@ from rru import scan
 from rru.nn import checks
 from rru.nn.cell import Cell
 from rru.nn.checks import PublicState
-from rru.scan import quantized
-from rru.scan.native import checked_weights
-from rru.scan.reference import State
+from rru.scan.native import quantized
+from rru.scan.reference import ScanInputs, State
+from rru.scan.weights import checked_weights
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -113,7 +113,7 @@ class QuantizedCell(nn.Module):
         before = checks.state_of(
             self, self.public_state(tuple(state)), (len(x), self.hidden_size), "(batch, hidden_size)"
         )
-        outputs, last = quantized.scan(self, x.unsqueeze(0), before, None, False)
+        outputs, last = quantized.scan(self, ScanInputs(x.unsqueeze(0), before))
         return outputs[0], last
 
     def forward(

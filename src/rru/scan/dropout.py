@@ -15,12 +15,12 @@ _ROUNDS = 10
 
 
 def dropout_seed(device: torch.device) -> Tensor:
-    """Draws a seed, an int64 tensor of shape (), from torch's generator for `device`."""
+    """Draw a seed, an int64 tensor of shape (), from torch's generator for `device`."""
     return torch.randint(2**63 - 1, (), device=device)
 
 
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: Tensor) -> Tensor:
-    """Returns Philox4x32-10 of four broadcastable int64 counter words: int64 in [0, 2**32), with a last dim of 4."""
+    """Return Philox4x32-10 of four broadcastable int64 counter words: int64 in [0, 2**32), with a last dim of 4."""
     c0, c1, c2, c3 = counter
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
     for _ in range(_ROUNDS):
@@ -32,18 +32,18 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: Tensor) -> Tens
 
 
 def _product(words: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """Returns the high and low 32 bits of a product, computed in halves to avoid undefined signed overflow."""
+    """Return the high and low 32 bits of a product, computed in halves to avoid undefined signed overflow."""
     low, high = words * (multiplier & 0xFFFF), words * (multiplier >> 16)
     return high + (low >> 16) >> 16, low + ((high & 0xFFFF) << 16) & _WORD
 
 
 def dropout_mask(seed: Tensor, step: int, batch: int, features: int, rate: float, dtype: torch.dtype) -> Tensor:
-    """Returns the mask for one step, (batch, features): 0 with probability `rate`, else 1 / (1 - rate)."""
+    """Return the mask for one step, (batch, features): 0 with probability `rate`, else 1 / (1 - rate)."""
     return dropout_masks(seed, range(step, step + 1), batch, features, rate, dtype)[0]
 
 
 def dropout_masks(seed: Tensor, steps: range, batch: int, features: int, rate: float, dtype: torch.dtype) -> Tensor:
-    """Returns the masks for several steps at once, (steps, batch, features)."""
+    """Return the masks for several steps at once, (steps, batch, features)."""
     times = torch.arange(steps.start, steps.stop, steps.step, device=seed.device).view(-1, 1, 1)
     rows = torch.arange(batch, device=seed.device).unsqueeze(1)
     blocks = torch.arange((features + 3) // 4, device=seed.device)

@@ -1,10 +1,10 @@
-"""Checks the values of `lengths`. Layers call it in eager mode; in a graph the operator does, at run time."""
+"""Check the values of `lengths`. Layers call it in eager mode; in a graph the operator does, at run time."""
 
 from torch import Tensor
 
 
 def check_lengths(lengths: Tensor | None, steps: int) -> None:
-    """Raises ValueError unless every length is between 1 and `steps`."""
+    """Raise ValueError unless every length is between 1 and `steps`."""
     if lengths is None or lengths.numel() == 0:
         return
     low, high = (int(end) for end in lengths.aminmax())

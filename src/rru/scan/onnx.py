@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from rru.scan import reference
-from rru.scan.reference import State
+from rru.scan.cells import AnyCell
+from rru.scan.reference import ScanInputs, State
 
 
 def is_exporting() -> bool:
-    """Returns whether `torch.onnx.export` is recording this call; raises if it is the old exporter."""
+    """Return whether `torch.onnx.export` is recording this call; raise if it is the old exporter."""
     if torch.compiler.is_exporting():
         from torch.onnx._internal.exporter import _flags
 
@@ -28,45 +29,43 @@ def is_exporting() -> bool:
     return False
 
 
-def scan(
-    cell: Any, inputs: Tensor, state: State, lengths: Tensor | None, seed: Tensor | None, reverse: bool
-) -> tuple[Tensor, State]:
-    """Runs `cell` over `inputs` (T, B, m) like `reference.scan`, but without gradients. Raises if dropout is on."""
+def scan(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State]:
+    """Run a cell like `reference.scan`, but without gradients. Raise if dropout is on."""
     from torch._higher_order_ops.scan import scan_op  # slow to import and rarely needed
 
+    x, state, lengths, seed, reverse = inputs
     if seed is not None:
         raise RuntimeError("dropout cannot be exported to ONNX: call eval() on the model first")
-    if isinstance(inputs.shape[0], int) and inputs.shape[0] == 1:  # a single step needs no loop
-        return reference.scan(cell, inputs, state, lengths, None, reverse)
-    cell = cell.bound(reference.autocast_dtype(inputs.device.type))
+    if isinstance(x.shape[0], int) and x.shape[0] == 1:  # a single step needs no loop
+        return reference.scan(cell, inputs)
+    names, bound = list(cell.weight_shapes), cell.bound(reference.autocast_dtype(x.device.type))
     ended = None
     if lengths is not None:
-        steps = torch.arange(inputs.shape[0], device=inputs.device)
+        steps = torch.arange(x.shape[0], device=x.device)
         ended = (steps.unsqueeze(1) >= lengths).unsqueeze(2)  # (T, B, 1)
-        inputs = inputs.masked_fill(ended, 0)
-    sequences = [cell.project(inputs)] + ([] if ended is None else [ended])
+        x = x.masked_fill(ended, 0)
+    sequences = [bound.project(x)] + ([] if ended is None else [ended])
     if reverse:
         sequences = [sequence.flip(0) for sequence in sequences]
-    names = list(cell.weight_shapes)
 
     def body(*tensors: Tensor) -> list[Tensor]:
         rest = iter(tensors)
         before, (projected, *over) = (tuple(next(rest) for _ in group) for group in (state, sequences))
-        on_weights = copy.copy(cell)  # the body may only use tensors that are passed to it
+        on_weights = copy.copy(bound)  # the body may only use tensors that are passed to it
         on_weights.__dict__ |= dict(zip(names, rest, strict=True))
         features, after = on_weights.step(projected, before, None)
         if over:
             after = tuple(torch.where(over[0], old, new) for old, new in zip(before, after, strict=True))
         return [result.clone() for result in (*after, features)]  # results must not share memory
 
-    given = ([*state], sequences, [getattr(cell, name) for name in names])
+    given = ([*state], sequences, [getattr(bound, name) for name in names])
     *last, features = scan_op(body, *([tensor.detach() for tensor in tensors] for tensors in given))
-    outputs = cell.readout(features.flip(0) if reverse else features)  # (T, B, p)
+    outputs = bound.readout(features.flip(0) if reverse else features)  # (T, B, p)
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), tuple(last)
 
 
 def pad_packed(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """Returns what `pad_packed_sequence` returns, which reads values and so cannot be exported."""
+    """Return what `pad_packed_sequence` returns, which reads values and so cannot be exported."""
     from torch._decomp import decomposition_table  # slow to import and rarely needed
 
     decomposition_table[torch.ops.aten._pack_padded_sequence.default] = _pack  # the exporter knows no other
@@ -83,7 +82,7 @@ def pad_packed(packed: PackedSequence) -> tuple[Tensor, Tensor]:
 
 
 def _pack(padded: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """`aten::_pack_padded_sequence` in operators that ONNX has. Returns data and batch sizes."""
+    """`aten::_pack_padded_sequence` in operators that ONNX has. Return data and batch sizes."""
     padded = padded.transpose(0, 1) if batch_first else padded  # (T, B, m)
     valid = torch.arange(padded.shape[0], device=lengths.device).unsqueeze(1) < lengths  # (T, B)
     sizes = valid.sum(1)

@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from rru.scan import reference
+from rru.scan.cells import AnyCell
+from rru.scan.custom_op import Named, by_name, custom_op, empty_like
 from rru.scan.lengths import check_lengths
-from rru.scan.reference import Steps
+from rru.scan.reference import ScanInputs, Steps
 
 
 class Rebuilt(Protocol):
     """A cell class whose cells can be rebuilt from what a graph stores."""
 
     def from_weights(self, weights: list[Tensor], options: str, dropout: float) -> Steps:
-        """Builds a cell from its weights and options."""
+        """Build a cell from its weights and options."""
         ...
 
 
@@ -27,8 +29,8 @@ registered: dict[str, Rebuilt] = {}
 """Cell classes by name; `rru.register_cell` adds to it."""
 
 
-def graph_name(cell: Any) -> str:
-    """Returns the registered name of a cell; raises if a graph cannot rebuild it from its options and weights."""
+def graph_name(cell: AnyCell) -> str:
+    """Return the registered name of a cell; raise if a graph cannot rebuild it from its options and weights."""
     name = cell.name or ""
     known: Any = registered.get(name)
     if known is not cell.built_as:
@@ -44,85 +46,54 @@ def graph_name(cell: Any) -> str:
     return str(name)
 
 
-def _scan(
-    inputs: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    cell: str,
-    options: str,
-    dropout: float,
-    reverse: bool,
-    autocast: torch.dtype | None,
-) -> list[Tensor]:
-    """Runs the reference scan on plain arguments. Returns [outputs, *last state]."""
-    if cell not in registered:
-        raise RuntimeError(f"this graph has a cell named {cell!r}: register it (rru.register_cell) before running it")
-    steps = registered[cell].from_weights(weights, options, dropout)
+_SIGNATURE = (
+    "Tensor inputs, Tensor[] state, Tensor[] weights, Tensor? lengths, Tensor? seed, "
+    "str cell, str options, float dropout, bool reverse, ScalarType? autocast"
+)
+
+
+def _scan(named: Named) -> list[Tensor]:
+    """Run the reference scan on the operator's arguments. Return [outputs, *last state]."""
+    name, x, autocast = named["cell"], named["inputs"], named["autocast"]
+    if name not in registered:
+        raise RuntimeError(f"this graph has a cell named {name!r}: register it (rru.register_cell) before running it")
+    cell = registered[name].from_weights(named["weights"], named["options"], named["dropout"])
+    inputs = ScanInputs(x, tuple(named["state"]), named["lengths"], named["seed"], named["reverse"])
     if autocast is None:
-        outputs, last = reference.scan(steps, inputs, tuple(state), lengths, seed, reverse)
+        outputs, last = reference.scan(cell, inputs)
     else:  # a compiled graph's backward pass runs outside the user's autocast block, so enter one here
-        with torch.autocast(inputs.device.type, dtype=autocast):
-            outputs, last = reference.scan(steps, inputs, tuple(state), lengths, seed, reverse)
+        with torch.autocast(x.device.type, dtype=autocast):
+            outputs, last = reference.scan(cell, inputs)
     return [outputs, *last]
 
 
-@torch.library.custom_op("rru::scan", mutates_args=())
-def scan(
-    inputs: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    cell: str,
-    options: str,
-    dropout: float,
-    reverse: bool,
-    autocast: torch.dtype | None,
-) -> list[Tensor]:
-    """Runs `reference.scan` as an operator. Returns [outputs, *last state]."""
-    check_lengths(lengths, inputs.shape[0])
-    results = _scan(inputs, state, weights, lengths, seed, cell, options, dropout, reverse, autocast)
-    return [result.clone(memory_format=torch.contiguous_format) for result in results]  # outputs must not alias inputs
+def _run(named: Named) -> list[Tensor]:
+    check_lengths(named["lengths"], len(named["inputs"]))
+    return _copies(_scan(named))
 
 
-@scan.register_fake
-def _(inputs: Tensor, state: list[Tensor], weights: list[Tensor], lengths: Tensor | None, *rest: Any) -> list[Tensor]:
+def _allocate(named: Named) -> list[Tensor]:
     # Run one step of the cell to get shapes and dtypes, so that cells need not declare them.
-    outputs, *last = _scan(inputs[0].unsqueeze(0), state, weights, lengths, *rest)
-    return [outputs.new_empty(inputs.shape[0], *outputs.shape[1:]), *map(_empty_like, last)]
+    steps = named["inputs"].shape[0]
+    outputs, *last = _scan(named | {"inputs": named["inputs"][0].unsqueeze(0)})
+    return [outputs.new_empty(steps, *outputs.shape[1:]), *empty_like(last)]
 
 
-@torch.library.custom_op("rru::scan_backward", mutates_args=())
-def scan_backward(
-    gradients: list[Tensor],
-    inputs: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    cell: str,
-    options: str,
-    dropout: float,
-    reverse: bool,
-    autocast: torch.dtype | None,
-) -> list[Tensor]:
-    """Returns the gradients of [inputs, *state, *weights], given those of [outputs, *last state]."""
+def _run_backward(named: Named) -> list[Tensor]:
+    """Return the gradients of [inputs, *state, *weights], given those of [outputs, *last state]."""
 
     def forward(inputs: Tensor, state: list[Tensor], weights: list[Tensor]) -> list[Tensor]:
-        return _scan(inputs, state, weights, lengths, seed, cell, options, dropout, reverse, autocast)
+        return _scan(named | {"inputs": inputs, "state": state, "weights": weights})
 
     # Autograd is off inside an operator, but torch.func works.
-    differentiate = torch.func.vjp(forward, inputs, state, weights)[1]
-    for_inputs, for_state, for_weights = differentiate(gradients)
-    found = [for_inputs, *for_state, *for_weights]
-    return [gradient.clone(memory_format=torch.contiguous_format) for gradient in found]
+    differentiate = torch.func.vjp(forward, named["inputs"], named["state"], named["weights"])[1]
+    for_inputs, for_state, for_weights = differentiate(named["gradients"])
+    return _copies([for_inputs, *for_state, *for_weights])
 
 
-@scan_backward.register_fake
-def _(gradients: list[Tensor], inputs: Tensor, state: list[Tensor], weights: list[Tensor], *rest: Any) -> list[Tensor]:
-    return [*map(_empty_like, (inputs, *state, *weights))]
+def _copies(results: list[Tensor]) -> list[Tensor]:
+    """Return copies: the results of an operator must share memory neither with its arguments nor with each other."""
+    return [result.clone(memory_format=torch.contiguous_format) for result in results]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
@@ -134,12 +105,16 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
     inputs, lengths, seed, *tensors = ctx.saved_tensors
     state, weights = tensors[: ctx.states], tensors[ctx.states :]
-    first, *found = scan_backward(gradients, inputs, state, weights, lengths, seed, *ctx.rest)
-    return first, found[: ctx.states], found[ctx.states :], None, None, *[None] * len(ctx.rest)
+    first, *others = scan_backward(gradients, inputs, state, weights, lengths, seed, *ctx.rest)
+    return first, others[: ctx.states], others[ctx.states :], None, None, *[None] * len(ctx.rest)
 
 
+scan = custom_op("scan", _SIGNATURE, _run)
+"""`reference.scan` as an operator. Return [outputs, *last state]."""
+scan.register_fake(by_name(_SIGNATURE, _allocate))
 scan.register_autograd(_backward, setup_context=_setup_context)
-
-
-def _empty_like(tensor: Tensor) -> Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+_SIGNATURE_BACKWARD = f"Tensor[] gradients, {_SIGNATURE}"
+scan_backward = custom_op("scan_backward", _SIGNATURE_BACKWARD, _run_backward)
+scan_backward.register_fake(
+    by_name(_SIGNATURE_BACKWARD, lambda named: empty_like([named["inputs"], *named["state"], *named["weights"]]))
+)

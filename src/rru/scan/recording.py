@@ -12,12 +12,12 @@ _transforms = torch._C._functorch.peek_interpreter_stack
 
 
 def is_recorded() -> bool:
-    """Returns whether operators are being traced or intercepted."""
+    """Return whether operators are being traced or intercepted."""
     return torch.compiler.is_compiling() or _tracing_state() is not None or bool(_dispatch_modes())
 
 
 def transform() -> str:
-    """Returns which active transform only the reference supports: of torch.func or forward-mode AD; else empty."""
+    """Return which active transform only the reference supports: of torch.func or forward-mode AD; else empty."""
     if _transforms() is not None:
         return "only the reference supports torch.func transforms"
     if forward_ad._current_level >= 0:

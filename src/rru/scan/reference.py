@@ -3,7 +3,7 @@
 The equations are in the cells' own files: `nn/rru.py` has the paper's Eq. 1-6.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class Steps(Protocol):
         ...
 
     def bound(self, matrices: torch.dtype | None) -> "Steps":
-        """Returns a copy that holds the current weights, with matrices cast to the given dtype."""
+        """Return a copy that holds the current weights, with matrices cast to the given dtype."""
         ...
 
     @property
@@ -31,53 +31,54 @@ class Steps(Protocol):
         ...
 
     def project(self, x: Tensor) -> Tensor:
-        """Maps the inputs of all steps (..., m) to (..., any size), before the loop."""
+        """Map the inputs of all steps (..., m) to (..., any size), before the loop."""
         ...
 
     def step(self, projected: Tensor, state: State, keep: Tensor | None) -> tuple[Tensor, State]:
-        """Maps projected inputs (B, any size), state and dropout mask to features (B, any size) and the new state."""
+        """Map projected inputs (B, any size), state and dropout mask to features (B, any size) and the new state."""
         ...
 
     def readout(self, features: Tensor) -> Tensor:
-        """Maps the features of all steps (..., any size) to outputs (..., p), after the loop."""
+        """Map the features of all steps (..., any size) to outputs (..., p), after the loop."""
         ...
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:
-    """Returns the dtype that autocast uses on this device type; None if autocast is off."""
+    """Return the dtype that autocast uses on this device type; None if autocast is off."""
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return None
     return torch.get_autocast_dtype(device)
 
 
-def scan(
-    cell: Steps,
-    inputs: Tensor,
-    state: State,
-    lengths: Tensor | None = None,
-    seed: Tensor | None = None,
-    reverse: bool = False,
-) -> tuple[Tensor, State]:
-    """Runs `cell` over a sequence.
+class ScanInputs(NamedTuple):
+    """The arguments of a scan, besides the cell.
 
     **Arguments:**
 
-    - `cell`: the cell.
-    - `inputs`: (T, B, m).
+    - `x`: (T, B, m).
     - `state`: the initial state, a tuple of (B, n).
     - `lengths`: (B,), the length of each sequence. Inputs after it are ignored, and outputs there are zero.
     - `seed`: the seed of the dropout masks; None turns dropout off.
     - `reverse`: run each sequence from its end to its start. Outputs stay in the order of the inputs.
-
-    **Returns:** outputs (T, B, p) and the last state.
     """
-    cell = cell.bound(autocast_dtype(inputs.device.type))
-    steps, batch = inputs.shape[:2]
+
+    x: Tensor
+    state: State
+    lengths: Tensor | None = None
+    seed: Tensor | None = None
+    reverse: bool = False
+
+
+def scan(cell: Steps, inputs: ScanInputs) -> tuple[Tensor, State]:
+    """Run a cell over a sequence. Return outputs (T, B, p) and the last state."""
+    x, state, lengths, seed, reverse = inputs
+    cell = cell.bound(autocast_dtype(x.device.type))
+    steps, batch = x.shape[:2]
     ended = None
     if lengths is not None:
-        inputs, ended = without_padding(inputs, lengths)
+        x, ended = without_padding(x, lengths)
 
-    projected = cell.project(inputs).unbind()  # T of (B, g)
+    projected = cell.project(x).unbind()  # T of (B, g)
     features = list(projected)
     for t in reversed(range(steps)) if reverse else range(steps):
         keep = None if seed is None else dropout_mask(seed, t, batch, cell.mask_size, cell.dropout, projected[t].dtype)
@@ -89,14 +90,14 @@ def scan(
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), state
 
 
-def without_padding(inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns inputs (T, B, m) with zeros after the end of each sequence, and a mask of these steps (T, B, 1)."""
-    ended = (torch.arange(inputs.shape[0], device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(2)
-    return inputs.masked_fill(ended, 0), ended  # multiplying by zero would keep NaN in the padding
+def without_padding(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return x (T, B, m) with zeros after the end of each sequence, and a mask of these steps (T, B, 1)."""
+    ended = (torch.arange(x.shape[0], device=x.device).unsqueeze(1) >= lengths).unsqueeze(2)
+    return x.masked_fill(ended, 0), ended  # multiplying by zero would keep NaN in the padding
 
 
 def step(cell: Steps, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """Runs one step on x (B, m). Returns outputs (B, p) and the new state."""
+    """Run one step on x (B, m). Return outputs (B, p) and the new state."""
     projected = cell.project(x)  # (B, g)
     keep = None if seed is None else dropout_mask(seed, 0, len(x), cell.mask_size, cell.dropout, projected.dtype)
     features, state = cell.step(projected, state, keep)

@@ -1,145 +1,68 @@
-"""The fused scans as torch operators with autograd: `rru::fused_forward` and `rru::fused_backward`."""
+"""The fused scans as torch operators: `rru::fused_forward` and `rru::fused_backward`."""
 
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from rru.scan import native_calls
-from rru.scan.fused.call import Call
+from rru.scan import kernel_operators
+from rru.scan.arguments import ScanArguments
 from rru.scan.fused.cell import FusedCell
-from rru.scan.fused.gru import FusedGRU
-from rru.scan.fused.lstm import FusedLSTM
-from rru.scan.fused.mogrifier import FusedMogrifier
-from rru.scan.fused.rru import FusedRRU
-from rru.scan.native_autograd import differentiate, remember
-from rru.scan.native_cells import NATIVE_CELLS
-
-FUSED_CELLS: dict[str, FusedCell] = {
-    "rru": FusedRRU(),
-    "lstm": FusedLSTM(),
-    "gru": FusedGRU(),
-    "mogrifier": FusedMogrifier(),
-}
+from rru.scan.fused.scan import FusedScan
+from rru.scan.kernels import KERNELS
 
 
-def _allocate(call: Call, cell: FusedCell) -> list[Tensor]:
-    return [call.x.new_empty(shape, dtype=dtype) for shape, dtype in cell.saved(call)] if call.save else []
+def cell_of(arguments: ScanArguments) -> FusedCell:
+    """Return the loops of the kernel."""
+    cell = KERNELS[arguments.spec.kernel].fused
+    assert cell is not None
+    return cell
 
 
-def _current(device: torch.device) -> AbstractContextManager[Any]:
-    """Returns a context in which a device is the current one: Triton launches on that, wherever the tensors are."""
-    return torch.accelerator.device_index(device.index)  # nothing to do for None, the index of a CPU
+def allocate_saved(scan: FusedScan, save: bool) -> list[Tensor]:
+    """Allocate what the forward pass saves for the backward pass."""
+    return [scan.x.new_empty(shape, dtype=dtype) for shape, dtype in cell_of(scan).saved(scan)] if save else []
 
 
-@torch.library.custom_op("rru::fused_forward", mutates_args=())
-def forward(
-    kernel: str,
-    x: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    dropout: float,
-    options: list[int],
-    reverse: bool,
-    save: bool,
-    autocast: torch.dtype | None,
-    cell_options: str = "",
-) -> list[Tensor]:
-    """Returns [outputs (T, B, p), *saved, *last state]. With `save`, `saved` is what the backward pass needs.
+@contextmanager
+def _current(device: torch.device) -> Iterator[None]:
+    """Turn autocast off and make the device current: Triton launches on that, wherever the tensors are."""
+    with torch.autocast(device.type, enabled=False), torch.accelerator.device_index(device.index):  # None for a CPU
+        yield
 
-    `autocast` is the dtype of matrix products. `cell_options` is `cell.options`; only gradients of gradients need it.
-    """
-    known = NATIVE_CELLS[kernel].Options(*options)
-    call = Call(x, state, weights, lengths, seed, dropout, known, reverse, save, autocast)
-    saved = _allocate(call, FUSED_CELLS[kernel])
-    with torch.autocast(x.device.type, enabled=False), _current(x.device):
-        outputs, last = FUSED_CELLS[kernel].forward(call, saved)
+
+def _forward(arguments: ScanArguments, save: bool) -> list[Tensor]:
+    scan = FusedScan(*arguments)
+    saved = allocate_saved(scan, save)
+    with _current(scan.x.device):
+        outputs, last = cell_of(scan).forward(scan, saved)
     return [outputs, *saved, *last]
 
 
-@forward.register_fake
-def _(
-    kernel: str,
-    x: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    dropout: float,
-    options: list[int],
-    reverse: bool,
-    save: bool,
-    autocast: torch.dtype | None,
-    cell_options: str = "",
-) -> list[Tensor]:
-    cell, known = FUSED_CELLS[kernel], NATIVE_CELLS[kernel].Options(*options)
-    call = Call(x, state, weights, lengths, seed, dropout, known, reverse, save, autocast)
-    shape, dtype = cell.outputs(call)
-    return [x.new_empty(shape, dtype=dtype), *_allocate(call, cell), *map(torch.empty_like, state)]
+def _allocate(arguments: ScanArguments, save: bool) -> list[Tensor]:
+    scan = FusedScan(*arguments)
+    shape, dtype = cell_of(scan).outputs(scan)
+    return [scan.x.new_empty(shape, dtype=dtype), *allocate_saved(scan, save), *map(torch.empty_like, scan.state)]
 
 
-@torch.library.custom_op("rru::fused_backward", mutates_args=())
-def backward(
-    gradients: list[Tensor],
-    kernel: str,
-    x: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    saved: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    dropout: float,
-    options: list[int],
-    reverse: bool,
-    autocast: torch.dtype | None,
-) -> list[Tensor]:
-    """Returns the gradients of [x, *state, *weights], given those of [outputs, *last state].
-
-    `saved` is what the forward pass returned for it.
-    """
-    known = NATIVE_CELLS[kernel].Options(*options)
-    call = Call(x, state, weights, lengths, seed, dropout, known, reverse, True, autocast)
-    with torch.autocast(x.device.type, enabled=False), _current(x.device):
-        found = FUSED_CELLS[kernel].backward(call, saved, gradients)
-    return [gradient.to(like.dtype).contiguous() for gradient, like in zip(found, [x, *state, *weights], strict=True)]
+def _backward(
+    arguments: ScanArguments, gradients: Sequence[Tensor], saved: list[Tensor], wants_x: bool
+) -> list[Tensor | None]:
+    scan = FusedScan(*arguments)
+    with _current(scan.x.device):
+        computed = cell_of(scan).backward(scan, saved, list(gradients))
+    tensors = [scan.x, *scan.state, *scan.weights]
+    return [gradient.to(like.dtype).contiguous() for gradient, like in zip(computed, tensors, strict=True)]
 
 
-@backward.register_fake
-def _(
-    gradients: list[Tensor], kernel: str, x: Tensor, state: list[Tensor], weights: list[Tensor], *_: Any
-) -> list[Tensor]:
-    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (x, *state, *weights)]
-
-
-def _backward_call(
-    call: native_calls.ScanSpec,
-    gradients: list[Tensor],
-    x: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    saved: list[Tensor],
-    lengths: Tensor | None,
-    seed: Tensor | None,
-    wants_x: bool,
-) -> Any:
-    rest = lengths, seed, call.dropout, list(call.options), call.reverse, call.autocast
-    return backward(gradients, call.kernel, x, state, weights, saved, *rest)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    kernel, x, state, weights, lengths, seed, dropout, options, reverse, _, autocast, cell_options = inputs
-    ctx.mark_non_differentiable(*output[1 : -len(state)])
-    call = native_calls.ScanSpec(kernel, tuple(options), dropout, reverse, cell_options, autocast)
-    remember(ctx, call, x, state, weights, lengths, seed, output)
-
-
-def _backward(ctx: Any, gradients: list[Tensor | None]) -> tuple[Any, ...]:
-    states, _ = ctx.sizes
-    found = differentiate(ctx, [gradients[0], *gradients[-states:]], _backward_call)
-    return None, found[0], found[1 : 1 + states], found[1 + states :], *[None] * 8
-
-
-forward.register_autograd(_backward, setup_context=_setup_context)
+forward, backward = kernel_operators.define(
+    "fused",
+    kernel_operators.BackEnd(
+        _forward,
+        _allocate,
+        _backward,
+        forward_end='ScalarType? autocast, str cell_options=""',
+        backward_end="ScalarType? autocast",
+    ),
+)

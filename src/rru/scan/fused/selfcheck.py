@@ -1,4 +1,4 @@
-"""Compares the fused scan with the reference on this machine, before `backend="auto"` first takes it.
+"""Compare the fused scan with the reference on this machine, before `backend="auto"` first takes it.
 
 No GPU was at hand when the kernels were written. So the first time that a process runs a kind of scan on a device, a
 tiny case is run both ways. If anything differs or fails, a warning says so once, and the reference is used.
@@ -15,19 +15,25 @@ import torch
 from torch import Tensor, nn
 
 from rru.scan import reference
-from rru.scan.fused.call import MOST_STATE, MOST_UNITS, may_use_tf32
+from rru.scan.cells import AnyCell
+from rru.scan.fused.devices import may_use_tf32
 from rru.scan.operator import registered
+from rru.scan.reference import ScanInputs
+from rru.scan.thresholds import MAX_WHOLE_STATE, MAX_WHOLE_UNITS
 
 _STEPS, _BATCH = 3, 2
-_SMALL, _WIDE = 7, MOST_STATE + 2  # hidden sizes on either side of the limit up to which the whole loop is one kernel
+_SMALL, _WIDE = (
+    7,
+    MAX_WHOLE_STATE + 2,
+)  # hidden sizes on either side of the limit up to which the whole loop is one kernel
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _verdicts: dict[tuple[Any, ...], bool] = {}
 
 
-def is_trusted(cell: Any, device: torch.device, seed: Tensor | None) -> bool:
-    """Returns whether this kind of fused scan agrees with the reference on this device; the first time, checks it."""
+def is_trusted(cell: AnyCell, device: torch.device, seed: Tensor | None) -> bool:
+    """Return whether this kind of fused scan agrees with the reference on this device; the first time, check it."""
     return _verdict(
-        cell.kernel,
+        str(cell.kernel),
         cell.options,
         0.0 if seed is None else 0.5,
         str(device),
@@ -39,7 +45,7 @@ def is_trusted(cell: Any, device: torch.device, seed: Tensor | None) -> bool:
 def _verdict(
     kernel: str, options: str, dropout: float, device: str, dtype: torch.dtype, autocast: torch.dtype | None
 ) -> bool:
-    """Returns the verdict on a kind of scan, from memory if it is known. torch.compile runs this while it traces."""
+    """Return the verdict on a kind of scan, from memory if it is known. torch.compile runs this while it traces."""
     if os.environ.get("RRU_SELF_CHECK") == "0":
         return True
     key = kernel, _tiny(options), dropout, device, dtype, autocast
@@ -59,8 +65,8 @@ _verdict._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.c
 def _compare(
     kernel: str, options: str, dropout: float, device: str, dtype: torch.dtype, autocast: torch.dtype | None
 ) -> str:
-    """Runs a tiny case both ways. Returns what differs in outputs, states or gradients; empty if nothing does."""
-    from rru.scan import fused
+    """Run a tiny case both ways. Return what differs in outputs, states or gradients; empty if nothing does."""
+    from rru.scan.fused import run as fused
 
     random = torch.Generator().manual_seed(0)  # not torch's own: a check must not change a user's random numbers
 
@@ -79,19 +85,19 @@ def _compare(
             results: list[list[Tensor]] = []
             for scan in (fused.scan, reference.scan):
                 with torch.autocast(torch.device(device).type, dtype=autocast, enabled=autocast is not None):
-                    outputs, last = scan(cell, x, tuple(state), lengths, seed, False)
+                    outputs, last = scan(cell, ScanInputs(x, tuple(state), lengths, seed))
                 total = outputs.to(dtype).square().sum() + sum(part.square().sum() for part in last)
                 results.append([outputs, *last, *torch.autograd.grad(total, [x, *state, *cell.parameters()])])
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     names = ["outputs", *(f"last {name}" for name in cell.state_names)]
     names += [f"gradient of {name}" for name in ("input", *cell.state_names, *cell.weight_shapes)]
-    found, wanted = results
-    return _difference(names, found, wanted, _tolerance(dtype, autocast))
+    computed, wanted = results
+    return _difference(names, computed, wanted, _tolerance(dtype, autocast))
 
 
 def _tolerance(dtype: torch.dtype, autocast: torch.dtype | None) -> float:
-    """Returns the share of a tensor's norm by which it may differ."""
+    """Return the share of a tensor's norm by which it may differ."""
     if autocast is not None:
         return 5e-2
     if dtype == torch.float64:
@@ -99,26 +105,26 @@ def _tolerance(dtype: torch.dtype, autocast: torch.dtype | None) -> float:
     return 2e-2 if may_use_tf32() else 2e-3
 
 
-def _difference(names: list[str], found: list[Tensor], wanted: list[Tensor], tolerance: float) -> str:
-    for name, one, other in zip(names, found, wanted, strict=True):
-        exact = other.detach().cpu().double()  # some devices have no float64
-        size, difference = exact.norm().item(), (one.detach().cpu().double() - exact).norm().item()
+def _difference(names: list[str], computed: list[Tensor], wanted: list[Tensor], tolerance: float) -> str:
+    for name, actual, expected in zip(names, computed, wanted, strict=True):
+        exact = expected.detach().cpu().double()  # some devices have no float64
+        size, difference = exact.norm().item(), (actual.detach().cpu().double() - exact).norm().item()
         if not difference <= tolerance * max(size, 1e-3):  # NaN is a difference too
             return f"{name} differ by {difference:.3g}, of {size:.3g}"
     return ""
 
 
 def _tiny(options: str) -> str:
-    """Returns the options of a small cell of the same kind that runs the same kernels."""
+    """Return the options of a small cell of the same kind that runs the same kernels."""
     given = json.loads(options)
     units = given.get("expansion", 0) * (given["input_size"] + given["hidden_size"])
-    size = _WIDE if given["hidden_size"] > MOST_STATE or round(units) > MOST_UNITS else _SMALL
+    size = _WIDE if given["hidden_size"] > MAX_WHOLE_STATE or round(units) > MAX_WHOLE_UNITS else _SMALL
     of_rru = {"output_size": 4, "expansion": 2.0} if "expansion" in given else {}
     return json.dumps(given | {"input_size": 5, "hidden_size": size} | of_rru)
 
 
 def _report(key: tuple[Any, ...], problem: str) -> str:
-    """Returns the warning, with what to report."""
+    """Return the warning, with what to report."""
     try:
         triton = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:

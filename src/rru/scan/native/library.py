@@ -1,4 +1,4 @@
-"""Loads the native library, chooses the instruction set and calls functions by name.
+"""Load the native library, choose the instruction set and call functions by name.
 
 A function takes named numbers, and for each tensor its address and size in bytes. It checks all of them, so a mismatch
 between Python and C++ raises an error and never writes outside a tensor (native/arguments.h).
@@ -41,7 +41,7 @@ def _open() -> ctypes.CDLL | None:
 
 
 def _choose_instruction_set(available: Sequence[str]) -> str:
-    """Returns the instruction set that RRU_ISA names, or else the best one."""
+    """Return the instruction set that RRU_ISA names, or else the best one."""
     wanted = os.environ.get("RRU_ISA") or available[-1]
     if wanted not in available:
         raise ValueError(f"RRU_ISA must be one of {', '.join(available)} on this processor, got {wanted!r}")
@@ -65,14 +65,20 @@ if not BUILT:
 
 
 def has_bfloat16_dots() -> bool:
-    """Returns whether the instruction set in use has dot products of bfloat16: AVX-512 with AVX512_BF16."""
+    """Return whether the instruction set in use has dot products of bfloat16: AVX-512 with AVX512_BF16."""
     return _library is not None and instruction_set == "avx512" and bool(_library.rru_bfloat16_dots())
 
 
 def allow_bfloat16_dots(allowed: bool) -> None:
-    """Switches AVX512_BF16 off, so that tests can see what other processors compute, or on again."""
+    """Switch AVX512_BF16 off, so that tests can see what other processors compute, or on again."""
     if _library is not None:
         _library.rru_allow_bfloat16_dots(int(allowed))
+
+
+def double_bits(value: float) -> int:
+    """Return the bits of a double, as the library takes real numbers."""
+    bits: int = struct.unpack("q", struct.pack("d", value))[0]
+    return bits
 
 
 @functools.cache
@@ -92,32 +98,34 @@ class Function:
     - `name`: the function, such as `"lstm_forward"`.
     - `dtype`: float32 or float64.
     - `numbers`: the numbers by name, in the order in which the function reads them.
-    - `alone`: use only the calling thread, regardless of `torch.set_num_threads`.
+    - `single_threaded`: use only the calling thread, regardless of `torch.set_num_threads`.
     """
 
-    __slots__ = ("_alone", "_function", "_name", "_names", "_numbers", "_sizes", "_where")
+    __slots__ = ("_function", "_name", "_names", "_numbers", "_single_threaded", "_sizes", "_where")
 
-    def __init__(self, name: str, dtype: torch.dtype, numbers: Mapping[str, int], *, alone: bool = False) -> None:
+    def __init__(
+        self, name: str, dtype: torch.dtype, numbers: Mapping[str, int], *, single_threaded: bool = False
+    ) -> None:
         self._name = f"{name}_{_SUFFIXES[dtype]}_{instruction_set}"
         self._function = _find(self._name)
         self._names = " ".join(numbers).encode()
         self._numbers = array("q", numbers.values())
         self._where = self._numbers.buffer_info()[0]
-        self._alone = alone
+        self._single_threaded = single_threaded
         self._sizes: array[int] | None = None
 
     def seeded(self, seed: int, dropout: float) -> "Function":
-        """Returns this function with another seed of the dropout masks and another dropout rate."""
+        """Return this function with another seed of the dropout masks and another dropout rate."""
         other = copy.copy(self)
         other._numbers = self._numbers[:]
         names = self._names.split()
         other._numbers[names.index(b"seed")] = seed
-        other._numbers[names.index(b"dropout")] = struct.unpack("q", struct.pack("d", dropout))[0]  # a double's bits
+        other._numbers[names.index(b"dropout")] = double_bits(dropout)
         other._where = other._numbers.buffer_info()[0]
         return other
 
     def memory_of(self, tensors: Sequence[Tensor]) -> "array[int]":
-        """Returns what `memory_of` returns, faster from the second call on: sizes follow from the numbers.
+        """Return what `memory_of` returns, faster from the second call on: sizes follow from the numbers.
 
         The tensors must be contiguous and of the shapes and dtype that the function takes.
         """
@@ -131,12 +139,12 @@ class Function:
         return memory_of(tensors) if 0 in memory else memory  # which says what is wrong
 
     def __call__(self, memory: "array[int]") -> None:
-        """Calls the function. `memory` comes from `memory_of`, with the tensors in the order the function reads them.
+        """Call the function. `memory` comes from `memory_of`, with the tensors in the order the function reads them.
 
-        Raises MemoryError if memory or threads run out, and RuntimeError if the arguments do not match.
+        Raise MemoryError if memory or threads run out, and RuntimeError if the arguments do not match.
         """
         where, count = memory.buffer_info()
-        threads = 1 if self._alone else torch.get_num_threads()
+        threads = 1 if self._single_threaded else torch.get_num_threads()
         failed = self._function(self._names, self._where, where, count // 2, threads)
         if not failed:
             return
@@ -149,8 +157,16 @@ class Function:
         )
 
 
+@functools.lru_cache(maxsize=4096)
+def cached_function(
+    name: str, dtype: torch.dtype, numbers: tuple[tuple[str, int], ...], chosen: str, *, single_threaded: bool = False
+) -> Function:
+    """Return a function of the instruction set in use, `chosen`. Making one takes longer than a short call."""
+    return Function(name, dtype, dict(numbers), single_threaded=single_threaded)
+
+
 def memory_of(tensors: Sequence[Tensor]) -> "array[int]":
-    """Returns the address and size in bytes of each tensor, alternating. The tensors must be contiguous."""
+    """Return the address and size in bytes of each tensor, alternating. The tensors must be contiguous."""
     memory = array("Q", bytes(16 * len(tensors)))
     memory[::2] = array("Q", map(Tensor.data_ptr, tensors))
     memory[1::2] = array("Q", [tensor.nbytes for tensor in tensors])

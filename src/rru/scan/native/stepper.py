@@ -5,7 +5,6 @@ the cell is constructed, and a call only checks a few properties of each tensor.
 returns None and the caller takes the slower path, which handles every case and raises clear errors.
 """
 
-import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -13,48 +12,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rru.scan import library
-from rru.scan.library import BUILT, COMPUTED_IN, DTYPES, Function
-from rru.scan.native import checked_weights, in_dtype, laid_out
-from rru.scan.native_calls import scan_numbers
-from rru.scan.native_cells import NATIVE_CELLS
+from rru.scan import thresholds
+from rru.scan.arguments import as_contiguous
+from rru.scan.cells import AnyCell
+from rru.scan.kernels import KERNELS
+from rru.scan.native import library
+from rru.scan.native.call import function_of
+from rru.scan.native.library import BUILT, COMPUTED_IN, DTYPES
+from rru.scan.native.run import in_dtype
 from rru.scan.recording import PLAIN, is_recorded, transform
 from rru.scan.reference import State
-
-_WORTH_A_THREAD = 16_000_000  # weights times sequences; below this, starting a thread costs more than it saves
-
-
-@functools.lru_cache(maxsize=1024)
-def _function(
-    kernel: str,
-    dtype: torch.dtype,
-    batch: int,
-    sizes: tuple[int, int],
-    options: Any,
-    alone: bool,
-    instruction_set: str,
-) -> Function:
-    numbers = scan_numbers(
-        kernel, (1, batch, sizes[0]), sizes[1], options, reverse=False, save=False, has_lengths=False
-    )
-    return Function(f"{kernel}_forward", dtype, numbers, alone=alone)
+from rru.scan.weights import checked_weights
 
 
 class NativeStep:
-    """Runs one step of a cell in the native library, without gradients. Each cell with a kernel has one."""
+    """Run one step of a cell in the native library, without gradients. Each cell with a kernel has one."""
 
-    def __init__(self, cell: Any) -> None:
-        self.kernel = cell.kernel
+    def __init__(self, cell: AnyCell) -> None:
+        self.kernel = str(cell.kernel)
         self.sizes = cell.input_size, cell.hidden_size, cell.output_size
         self.states = len(cell.state_names)
         self.names, shapes = tuple(cell.weight_shapes), cell.weight_shapes.values()
         self.size = sum(shape.numel() for shape in shapes)
         self.usual = {dtype: [(shape, dtype, True, True, True) for shape in shapes] for dtype in DTYPES}
-        self.options = NATIVE_CELLS[self.kernel].options(cell)
-        self.own = operator.itemgetter(*self.names)
+        self.options = KERNELS[self.kernel].options.of(cell)
+        self.select_weights = operator.itemgetter(*self.names)
 
     def __call__(self, cell: Any, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State] | None:
-        """Runs a step without dropout on x (B, m) and the state, (B, n) each.
+        """Run a step without dropout on x (B, m) and the state, (B, n) each.
 
         **Returns:** outputs (B, p) and the new state, or None if anything is unusual.
         """
@@ -70,7 +55,7 @@ class NativeStep:
             if not _is_plain(part, (batch, n), dtype):
                 return None
         try:
-            weights = self.own(cell._parameters)
+            weights = self.select_weights(cell._parameters)
         except KeyError:  # a weight is parametrized or pruned
             return None
         looks = [
@@ -79,8 +64,8 @@ class NativeStep:
         ]
         if looks != self.usual[dtype]:  # the library gets addresses, and cannot check shapes or dtypes
             return None
-        if self.kernel == "lstm":  # the library expects the forget bias inside the bias
-            weights = NATIVE_CELLS["lstm"].weights(cell, dict(zip(self.names, weights, strict=True)))
+        if KERNELS[self.kernel].arrange is not None:
+            weights = KERNELS[self.kernel].weights(cell, dict(zip(self.names, weights, strict=True)))
         return self.run(weights, x, state)
 
     def run(
@@ -91,11 +76,13 @@ class NativeStep:
         seed: Tensor | None = None,
         dropout: float = 0.0,
     ) -> tuple[Tensor, State]:
-        """Calls the library. The tensors must already be contiguous CPU tensors of one dtype and the right shapes."""
+        """Call the library. The tensors must already be contiguous CPU tensors of one dtype and the right shapes."""
         batch, dtype = len(x), x.dtype
         outputs, last = x.new_empty(batch, self.sizes[2]), tuple([torch.empty_like(part) for part in state])
-        alone = batch * self.size < _WORTH_A_THREAD
-        function = _function(self.kernel, dtype, batch, self.sizes[:2], self.options, alone, library.instruction_set)
+        m, n, _ = self.sizes
+        single_threaded = batch * self.size < thresholds.MIN_PARALLEL_WORK
+        cell, instructions = KERNELS[self.kernel].native, library.instruction_set
+        function = function_of("forward", cell, self.options, dtype, (1, batch, m), n, single_threaded, instructions)
         if seed is not None:
             function = function.seeded(int(seed), dropout)
         function(function.memory_of((x, *state, *weights, outputs, *last)))
@@ -113,17 +100,20 @@ def _is_plain(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> boo
     )
 
 
-def step(cell: Any, weights: dict[str, Tensor], x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """Runs one native step on x (B, m), without gradients or tracing. Returns outputs (B, p) and the new state."""
+def step(
+    cell: AnyCell, weights: dict[str, Tensor], x: Tensor, state: State, seed: Tensor | None
+) -> tuple[Tensor, State]:
+    """Run one native step on x (B, m), without gradients or tracing. Return outputs (B, p) and the new state."""
     dtype = cell.some_weight().dtype
-    x, *before = (laid_out(tensor, COMPUTED_IN[dtype]) for tensor in (x, *state))
+    x, *before = (as_contiguous(tensor, COMPUTED_IN[dtype]) for tensor in (x, *state))
     checked = checked_weights(cell, weights)
+    assert cell.native_step is not None
     outputs, last = cell.native_step.run(checked, x, before, seed, cell.dropout)
-    return in_dtype(dtype, NATIVE_CELLS[cell.kernel], outputs, last)
+    return in_dtype(dtype, cell.native_step.kernel, outputs, last)
 
 
 class Stepper:
-    """Runs a layer or a cell one step at a time, without gradients and dropout, for streaming.
+    """Run a layer or a cell one step at a time, without gradients and dropout, for streaming.
 
     ```python
     stepper = layer.stepper()  # or cell.stepper()
@@ -144,7 +134,7 @@ class Stepper:
         return BUILT and all(cell.native_step is not None for cell in self._cells)
 
     def __call__(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Runs one step.
+        """Run one step.
 
         **Arguments:**
 
@@ -161,7 +151,7 @@ class Stepper:
         return output, public(tuple([torch.stack(parts) for parts in zip(*after, strict=True)]))
 
     def _by_cell(self, x: Tensor, state: Any) -> list[State]:
-        """Splits the layer's state into the state of each cell."""
+        """Split the layer's state into the state of each cell."""
         if state is None:
             if not isinstance(x, Tensor) or x.dim() != 2:
                 what = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
@@ -180,7 +170,7 @@ class Stepper:
         return list(zip(*(part.unbind() for part in parts), strict=True))
 
     def run(self, x: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
-        """Runs one step from the state of each cell, a tuple of (B, n). Returns the output and the new states."""
+        """Run one step from the state of each cell, a tuple of (B, n). Return the output and the new states."""
         after = []
         for cell, before in zip(self._cells, states, strict=True):
             step = cell.native_step
@@ -191,7 +181,7 @@ class Stepper:
 
     @torch.no_grad()
     def _call(self, cell: Any, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Runs a step by calling the cell, which also checks the input and the state."""
+        """Run a step by calling the cell, which also checks the input and the state."""
         training = cell.training
         try:
             output, last = cell.train(False)(x, cell.public_state(state))

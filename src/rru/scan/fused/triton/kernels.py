@@ -1,6 +1,6 @@
-"""Triton kernels of one step, for RRU, LSTM and Mogrifier; those of the GRU are in `triton_gru`.
+"""Triton kernels of one step, for RRU, LSTM and Mogrifier; those of the GRU are in gru.py.
 
-All compute in float32, whatever the rows hold. A mask is (lengths, seed, step, threshold, factor), as in `triton_form`.
+All compute in float32, whatever the rows hold. A mask is (lengths, seed, step, threshold, factor), as in pointwise.py.
 NaN stays NaN: ReLU is written `where(j < 0, 0, j)`, and dropout multiplies.
 """
 
@@ -14,7 +14,7 @@ CHANGING = ["step", "threshold", "factor"]  # values that differ between calls: 
 
 @triton.jit
 def keep_factors(seed, rows, blocks, step, threshold, factor):
-    """Returns 0 or `factor` for four features per block: Philox of (block, row, step, 0), as in scan/dropout.py."""
+    """Return 0 or `factor` for four features per block: Philox of (block, row, step, 0), as in scan/dropout.py."""
     zero = rows * 0 + blocks * 0
     w0, w1, w2, w3 = tl.philox(tl.load(seed), zero + blocks, zero + rows, zero + step, zero)
     words = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
@@ -23,7 +23,7 @@ def keep_factors(seed, rows, blocks, step, threshold, factor):
 
 @triton.jit
 def drop(values, seed, row, first, step, threshold, factor, BLOCK: tl.constexpr):
-    """Returns values[first : first + BLOCK] of a row after dropout."""
+    """Return values[first : first + BLOCK] of a row after dropout."""
     if seed is not None:
         blocks = first // 4 + tl.arange(0, BLOCK // 4)
         values *= keep_factors(seed, row, blocks, step, threshold, factor)
@@ -32,7 +32,7 @@ def drop(values, seed, row, first, step, threshold, factor, BLOCK: tl.constexpr)
 
 @triton.jit
 def is_running(lengths, row, step):
-    """Returns whether a sequence has not ended before this step."""
+    """Return whether a sequence has not ended before this step."""
     running = step >= 0
     if lengths is not None:
         running = step < tl.load(lengths + row)
@@ -41,13 +41,13 @@ def is_running(lengths, row, step):
 
 @triton.jit
 def load(row, columns, inside):
-    """Returns entries of a row as float32."""
+    """Return entries of a row as float32."""
     return tl.load(row + columns, inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def tanh(x):
-    """Returns tanh, with an absolute error of about 1e-7."""
+    """Return tanh, with an absolute error of about 1e-7."""
     e = tl.exp(-2 * tl.abs(x))
     size = (1 - e) / (1 + e)
     return tl.where(x < 0, -size, size)
@@ -55,20 +55,10 @@ def tanh(x):
 
 @triton.jit(do_not_specialize=CHANGING)
 def normalized(
-    d,
-    pre,
-    scale,
-    sums,
-    product,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    g,
-    NORMALIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    d, pre, scale, sums, product,
+    lengths, seed, step, threshold, factor,
+    g, NORMALIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     inside, at = columns < g, row.to(tl.int64) * g + columns
@@ -85,21 +75,10 @@ def normalized(
 
 @triton.jit(do_not_specialize=CHANGING)
 def normalized_backward(
-    grad_sums,
-    d,
-    grad_d,
-    product,
-    pre,
-    scale,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    g,
-    NORMALIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    grad_sums, d, grad_d, product, pre, scale,
+    lengths, seed, step, threshold, factor,
+    g, NORMALIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     inside, at = columns < g, row.to(tl.int64) * g + columns
@@ -149,21 +128,21 @@ def rectified_backward(
 
 
 @triton.jit(do_not_specialize=["step"])
-def updated(h, after, c, product, bias, kept, z, lengths, step, n, BLOCK: tl.constexpr):
+def updated(h, after, c, product, bias, decay, z, lengths, step, n, BLOCK: tl.constexpr):
     row, columns = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, at = columns < n, row.to(tl.int64) * n + columns
     new, old = load(product, at, inside) + load(bias, columns, inside), load(h, at, inside)
     if c is not None:
         new = tl.where(new < 0, 0.0, new)
         tl.store(c + at, new, inside)
-    new = load(kept, columns, inside) * old + load(z, columns, inside) * new
+    new = load(decay, columns, inside) * old + load(z, columns, inside) * new
     new = tl.where(is_running(lengths, row, step), new, old)
     tl.store(h + at, new, inside)
     tl.store(after + at, new, inside)
 
 
 @triton.jit(do_not_specialize=["step"])
-def updated_backward(grad_h, grad_new, grad_c, product, c, kept, lengths, step, n, BLOCK: tl.constexpr):
+def updated_backward(grad_h, grad_new, grad_c, product, c, decay, lengths, step, n, BLOCK: tl.constexpr):
     row, columns = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, at = columns < n, row.to(tl.int64) * n + columns
     running = is_running(lengths, row, step)
@@ -172,29 +151,15 @@ def updated_backward(grad_h, grad_new, grad_c, product, c, kept, lengths, step, 
     tl.store(grad_new + at, live, inside)
     if c is not None:
         tl.store(grad_c + at, tl.where(load(c, at, inside) <= 0, 0.0, live), inside)
-    tl.store(grad_h + at, tl.where(running, load(kept, columns, inside) * grad, grad), inside)
+    tl.store(grad_h + at, tl.where(running, load(decay, columns, inside) * grad, grad), inside)
 
 
 @triton.jit(do_not_specialize=CHANGING)
 def gated(
-    h,
-    c,
-    after,
-    output,
-    gates,
-    before_c,
-    sums,
-    product,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    n,
-    sums_stride,
-    CAPPED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    h, c, after, output, gates, before_c, sums, product,
+    lengths, seed, step, threshold, factor,
+    sums_stride, n, CAPPED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row, first = tl.program_id(0), tl.program_id(1) * BLOCK
     columns = first + tl.arange(0, BLOCK)
     inside, at, at4 = columns < n, row.to(tl.int64) * n + columns, row.to(tl.int64) * 4 * n + columns
@@ -222,22 +187,10 @@ def gated(
 
 @triton.jit(do_not_specialize=CHANGING)
 def gated_backward(
-    grad_h,
-    grad_c,
-    grad_sums,
-    product,
-    grad_output,
-    gates,
-    before_c,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    n,
-    CAPPED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    grad_h, grad_c, grad_sums, product, grad_output, gates, before_c,
+    lengths, seed, step, threshold, factor,
+    n, CAPPED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row, first = tl.program_id(0), tl.program_id(1) * BLOCK
     columns = first + tl.arange(0, BLOCK)
     inside, at, at4 = columns < n, row.to(tl.int64) * n + columns, row.to(tl.int64) * 4 * n + columns

@@ -14,103 +14,78 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rru.scan.fused import triton_form
-from rru.scan.fused.call import MOST_STATE, MOST_UNITS, Call
-from rru.scan.fused.triton_gru import are_running, drop_tile
-from rru.scan.fused.triton_kernels import load
+from rru.scan.fused.rru import Gradients, Rows, Weights
+from rru.scan.fused.scan import FusedScan
+from rru.scan.fused.triton import pointwise
+from rru.scan.fused.triton.gru import are_running, drop_tile
+from rru.scan.fused.triton.kernels import load
+from rru.scan.thresholds import MAX_WHOLE_STATE, MAX_WHOLE_UNITS
 
 ROWS, UNITS = 16, 16  # sequences per program (the least that tensor cores multiply), units at a time
 
 
-def fits(call: Call) -> bool:
-    """Returns whether the whole loop can run in one kernel."""
-    options, n = call.options, call.sizes[3]
+def fits(scan: FusedScan) -> bool:
+    """Return whether the whole loop can run in one kernel."""
+    options, n = scan.spec.options, scan.sizes[3]
     simple = options.relu_layers == 1 and not options.activate_outputs
-    return simple and n <= MOST_STATE and options.expanded_size <= MOST_UNITS
+    return simple and n <= MAX_WHOLE_STATE and options.expanded_size <= MAX_WHOLE_UNITS
 
 
-def _constants(call: Call) -> dict[str, Any]:
-    return {
-        "REVERSE": call.reverse,
-        "NORMALIZE": bool(call.options.normalize),
-        "PRECISION": triton_form.precision(),
+def _launch(kernel: Any, scan: FusedScan, *tensors: Tensor | None) -> None:
+    (steps, batch, _, n), options = scan.sizes, scan.spec.options
+    dropout = scan.lengths, scan.seed, *pointwise.dropout_numbers(scan)
+    constants = {
+        "REVERSE": scan.spec.reverse,
+        "NORMALIZE": bool(options.normalize),
+        "PRECISION": pointwise.precision(),
         "ROWS": ROWS,
         "UNITS": UNITS,
-        "N": max(16, triton.next_power_of_2(call.sizes[3])),
+        "N": max(16, triton.next_power_of_2(n)),
         "num_warps": 8,  # with fewer, or with loads ahead of their use (num_stages), registers do not suffice
         "num_stages": 1,
     }
+    grid = (triton.cdiv(batch, ROWS),)
+    pointwise.launch(kernel, grid, *tensors, *dropout, steps, batch, n, options.expanded_size, **constants)
 
 
-def _numbers(call: Call) -> tuple[Any, ...]:
-    steps, batch, _, n = call.sizes
-    dropout = call.lengths, call.seed, round(call.dropout * 2**32), 1 / (1 - call.dropout)
-    return *dropout, steps, batch, n, call.options.expanded_size
-
-
-def _grid(call: Call) -> tuple[int]:
-    return (triton.cdiv(call.sizes[1], ROWS),)
-
-
-def forward(call: Call, rows: Any, w: Any) -> None:
-    """Runs all steps: what `run_steps` does, on the same `Rows` and `Weights`."""
-    tensors = rows.h, rows.history, rows.pre, rows.scale, rows.d, rows.sums, w.h, w.c, w.bias_c, w.kept, w.z
-    triton_form.launch(forward_loop, _grid(call), *tensors, *_numbers(call), **_constants(call))
-    if call.options.normalize:
+def forward(scan: FusedScan, rows: Rows, w: Weights) -> None:
+    """Run all steps: what `run_steps` does."""
+    tensors = rows.h, rows.history, rows.pre, rows.scale, rows.d, rows.sums, w.h, w.c, w.bias_c, w.decay, w.z
+    _launch(forward_loop, scan, *tensors)
+    if scan.spec.options.normalize:
         rows.d.mul_(rows.scale.unsqueeze(-1))
 
 
-def backward(call: Call, saved: list[Tensor], grads: Any, d: Tensor, w: Any) -> None:
-    """Runs all steps backward: what `run_steps_backward` does, on the same tensors."""
+def backward(scan: FusedScan, saved: list[Tensor], grads: Gradients, d: Tensor, w: Weights) -> None:
+    """Run all steps backward: what `run_steps_backward` does."""
     _, pre, scale = saved
     (grad_d,), mean = grads.sums, torch.empty_like(scale)  # the mean of each row of y times its gradient
-    tensors = grads.h, grads.new, d, grad_d, mean, pre, scale, w.to_d(call), w.h, w.kept
-    triton_form.launch(backward_loop, _grid(call), *tensors, *_numbers(call), **_constants(call))
-    if call.options.normalize:
+    tensors = grads.h, grads.new, d, grad_d, mean, pre, scale, w.to_d(scan), w.h, w.decay
+    _launch(backward_loop, scan, *tensors)
+    if scan.spec.options.normalize:
         torch.addcmul(grad_d, pre, (scale * mean).unsqueeze(-1), value=-1, out=grad_d)
         grad_d.mul_(scale.unsqueeze(-1))
 
 
 @triton.jit
 def load_matrix(matrix, rows, columns, row_count, column_count, row_stride, column_stride):
-    """Returns matrix[rows, columns], with zeros outside."""
+    """Return matrix[rows, columns], with zeros outside."""
     inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
     return tl.load(matrix + rows[:, None] * row_stride + columns[None, :] * column_stride, inside, other=0.0)
 
 
 @triton.jit(do_not_specialize=["threshold", "factor", "steps"])
 def forward_loop(
-    h,
-    history,
-    pre,
-    scale,
-    d,
-    sums,
-    weight_h,
-    weight_c,
-    bias_c,
-    kept,
-    z,
-    lengths,
-    seed,
-    threshold,
-    factor,
-    steps,
-    batch,
-    n,
-    g,
-    REVERSE: tl.constexpr,
-    NORMALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    N: tl.constexpr,
-):
+    h, history, pre, scale, d, sums, weight_h, weight_c, bias_c, decay, z,
+    lengths, seed, threshold, factor,
+    steps, batch, n, g, REVERSE: tl.constexpr, NORMALIZE: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
     rows, features = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, N)
     is_row = rows < batch
     inside, at = is_row[:, None] & (features < n)[None, :], rows[:, None] * n + features[None, :]
     state, bias = load(h, at, inside), load(bias_c, features, features < n)[None, :]
-    share, z_row = load(kept, features, features < n)[None, :], load(z, features, features < n)[None, :]
+    share, z_row = load(decay, features, features < n)[None, :], load(z, features, features < n)[None, :]
     for i in range(steps):
         t = steps - 1 - i if REVERSE else i
         row = (t * batch + rows).to(tl.int64)
@@ -141,35 +116,15 @@ def forward_loop(
 
 @triton.jit(do_not_specialize=["threshold", "factor", "steps"])
 def backward_loop(
-    grad_h,
-    grad_new,
-    d,
-    grad_d,
-    mean,
-    pre,
-    scale,
-    to_d,
-    weight_h,
-    kept,
-    lengths,
-    seed,
-    threshold,
-    factor,
-    steps,
-    batch,
-    n,
-    g,
-    REVERSE: tl.constexpr,
-    NORMALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    N: tl.constexpr,
-):
+    grad_h, grad_new, d, grad_d, mean, pre, scale, to_d, weight_h, decay,
+    lengths, seed, threshold, factor,
+    steps, batch, n, g, REVERSE: tl.constexpr, NORMALIZE: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
     rows, features = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, N)
     is_row = rows < batch
     inside, at = is_row[:, None] & (features < n)[None, :], rows[:, None] * n + features[None, :]
-    grad, share = load(grad_h, at, inside), load(kept, features, features < n)[None, :]
+    grad, share = load(grad_h, at, inside), load(decay, features, features < n)[None, :]
     for i in range(steps):
         t = i if REVERSE else steps - 1 - i
         row = (t * batch + rows).to(tl.int64)

@@ -5,27 +5,15 @@
 import triton
 import triton.language as tl
 
-from rru.scan.fused.triton_kernels import CHANGING, drop, is_running, keep_factors, load, tanh
+from rru.scan.fused.triton.kernels import CHANGING, drop, is_running, keep_factors, load, tanh
 
 
 @triton.jit(do_not_specialize=CHANGING)
 def reset_after(
-    h,
-    after,
-    output,
-    gates,
-    inner,
-    sums,
-    product,
-    bias,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    n,
-    BLOCK: tl.constexpr,
-):
+    h, after, output, gates, inner, sums, product, bias,
+    lengths, seed, step, threshold, factor,
+    n, BLOCK: tl.constexpr,
+):  # fmt: skip
     row, first = tl.program_id(0), tl.program_id(1) * BLOCK
     columns = first + tl.arange(0, BLOCK)
     inside, at, at3 = columns < n, row.to(tl.int64) * n + columns, row.to(tl.int64) * 3 * n + columns
@@ -46,21 +34,10 @@ def reset_after(
 
 @triton.jit(do_not_specialize=CHANGING)
 def reset_after_backward(
-    grad_h,
-    grad_sums,
-    product,
-    grad_output,
-    gates,
-    inner,
-    before,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    n,
-    BLOCK: tl.constexpr,
-):
+    grad_h, grad_sums, product, grad_output, gates, before, inner,
+    lengths, seed, step, threshold, factor,
+    n, BLOCK: tl.constexpr,
+):  # fmt: skip
     row, first = tl.program_id(0), tl.program_id(1) * BLOCK
     columns = first + tl.arange(0, BLOCK)
     inside, at = columns < n, row.to(tl.int64) * n + columns
@@ -82,7 +59,7 @@ def reset_after_backward(
 
 @triton.jit
 def drop_tile(values, seed, rows, first, step, threshold, factor, COLUMNS: tl.constexpr):
-    """Returns values[rows, first : first + COLUMNS] after dropout."""
+    """Return values[rows, first : first + COLUMNS] after dropout."""
     if seed is not None:
         blocks = first // 4 + tl.arange(0, COLUMNS // 4)
         values *= keep_factors(seed, rows[:, None], blocks[None, :], step, threshold, factor)
@@ -91,7 +68,7 @@ def drop_tile(values, seed, rows, first, step, threshold, factor, COLUMNS: tl.co
 
 @triton.jit
 def are_running(lengths, rows, inside, step):
-    """Returns which sequences have not ended before this step."""
+    """Return which sequences have not ended before this step."""
     running = inside
     if lengths is not None:
         running = step < tl.load(lengths + rows, inside, other=0)
@@ -100,27 +77,10 @@ def are_running(lengths, rows, inside, step):
 
 @triton.jit(do_not_specialize=CHANGING)
 def reset_before(
-    h,
-    after,
-    output,
-    gates,
-    inner,
-    sums,
-    product,
-    before,
-    weight,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    batch,
-    n,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr,
-):
+    h, after, output, gates, inner, sums, product, before, weight,
+    lengths, seed, step, threshold, factor,
+    batch, n, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
     rows, first = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS
     columns, is_row = first + tl.arange(0, COLUMNS), rows < batch
     row = rows.to(tl.int64)[:, None]
@@ -152,26 +112,10 @@ def reset_before(
 
 @triton.jit(do_not_specialize=CHANGING)
 def reset_before_backward(
-    grad_h,
-    grad_sums,
-    old_grad_h,
-    product,
-    grad_output,
-    gates,
-    before,
-    weight,
-    lengths,
-    seed,
-    step,
-    threshold,
-    factor,
-    batch,
-    n,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr,
-):
+    grad_h, grad_sums, product, grad_output, gates, before, old_grad_h, weight,
+    lengths, seed, step, threshold, factor,
+    batch, n, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
     rows, first = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS
     columns, is_row = first + tl.arange(0, COLUMNS), rows < batch
     row, running = rows.to(tl.int64)[:, None], are_running(lengths, rows, is_row, step)[:, None]

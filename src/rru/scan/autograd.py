@@ -1,0 +1,58 @@
+"""What a native or fused scan saves for its backward pass, and its gradients; the same in eager code and in graphs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rru.scan import reference
+from rru.scan.arguments import ScanArguments
+from rru.scan.kernels import KERNELS
+from rru.scan.operator import registered
+from rru.scan.reference import ScanInputs
+
+Backward = Callable[[ScanArguments, Sequence[Tensor], list[Tensor], bool], list[Tensor | None]]
+"""Take the arguments, the gradients of [outputs, *last state], what the forward pass saved, and whether x needs a
+gradient. Return the gradients of [x, *state, *weights]."""
+
+
+def save_for_backward(ctx: Any, arguments: ScanArguments, results: list[Tensor]) -> None:
+    """Save what the backward pass needs; `results` is what the forward pass returned."""
+    spec, x, state, weights, lengths, seed = arguments
+    states = len(state)
+    ctx.set_materialize_grads(False)
+    ctx.spec, ctx.sizes, ctx.outputs = spec, (states, len(weights)), (results[0].shape, results[0].dtype)
+    # not the outputs: users may change them in place
+    ctx.save_for_backward(x, lengths, seed, *state, *weights, *results[1:-states])
+
+
+def differentiate(
+    ctx: Any, ends: Sequence[Tensor | None], backward: Backward, wants_x: bool = True
+) -> list[Tensor | None]:
+    """Return the gradients of [x, *state, *weights], given those of [outputs, *last state]."""
+    x, lengths, seed, *tensors = ctx.saved_tensors
+    states, count = ctx.sizes
+    state, weights, saved = tensors[:states], tensors[states : states + count], tensors[states + count :]
+    kinds = [ctx.outputs, *((part.shape, part.dtype) for part in state)]
+    gradients = [
+        x.new_zeros(shape, dtype=dtype) if gradient is None else gradient.contiguous()
+        for gradient, (shape, dtype) in zip(ends, kinds, strict=True)
+    ]
+    arguments = ScanArguments(ctx.spec, x, state, weights, lengths, seed)
+    if ctx.spec.cell_options and torch.is_grad_enabled():  # create_graph=True: the gradients must be differentiable
+        return _differentiable(arguments, gradients)
+    return backward(arguments, gradients, saved, wants_x)
+
+
+def _differentiable(arguments: ScanArguments, gradients: list[Tensor]) -> list[Tensor | None]:
+    """Return the gradients by differentiating the reference scan."""
+    spec, x, state, weights, lengths, seed = arguments
+    cell_options = KERNELS[spec.kernel].equivalent(spec.cell_options)
+    cell = registered[spec.kernel].from_weights(list(weights), cell_options, spec.dropout)
+    with torch.autocast(x.device.type, dtype=spec.autocast, enabled=spec.autocast is not None):
+        outputs, last = reference.scan(cell, ScanInputs(x, tuple(state), lengths, seed, spec.reverse))
+    tensors = [x, *state, *weights]
+    wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    computed = iter(torch.autograd.grad([outputs, *last], wanted, gradients, create_graph=True, allow_unused=True))
+    return [next(computed) if tensor.requires_grad else None for tensor in tensors]

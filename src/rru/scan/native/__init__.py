@@ -1,0 +1,1 @@
+"""The native back end: loops in C++ (native/), on CPUs."""

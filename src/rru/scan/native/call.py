@@ -1,0 +1,161 @@
+"""Calls of the native scans on plain tensors, forward and backward, without autograd."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rru.scan import thresholds
+from rru.scan.arguments import ScanArguments
+from rru.scan.kernels import KERNELS
+from rru.scan.lengths import check_lengths
+from rru.scan.native import library
+from rru.scan.native.library import Function, cached_function, memory_of
+from rru.scan.native.spec import BackwardPass, NativeCell, Shapes, TensorSpec
+
+
+class Loop(NamedTuple):
+    """A function of the library that runs a scan, with all numbers but the seed and the dropout rate.
+
+    `numbers` are those that only a backward loop reads.
+    """
+
+    direction: str  # "forward", "backward" or "quantized"
+    cell: NativeCell
+    options: Any
+    dtype: torch.dtype
+    shape: tuple[int, ...]  # of x: T, B, m
+    hidden_size: int
+    single_threaded: bool
+    instruction_set: str
+    reverse: bool = False
+    save: bool = False
+    has_lengths: bool = False
+    bfloat16: bool = False
+    numbers: tuple[tuple[str, int], ...] = ()
+
+
+def scan_numbers(loop: Loop) -> dict[str, int]:
+    """Return the numbers that a loop takes, in the order in which native/scan.h and its cells read them."""
+    steps, batch, m = loop.shape
+    return {
+        "steps": steps,
+        "batch": batch,
+        "input_size": m,
+        "hidden_size": loop.hidden_size,
+        "reverse": int(loop.reverse),
+        "save": int(loop.save),
+        "has_lengths": int(loop.has_lengths),
+        "seed": 0,
+        "dropout": 0,  # see `Function.seeded`
+        "bfloat16": int(loop.bfloat16),
+        "min_packed_tokens": thresholds.MIN_PACKED_TOKENS,
+        "min_team_rows": thresholds.MIN_TEAM_ROWS,
+        "max_cached_weights": thresholds.MAX_CACHED_WEIGHTS,
+        **loop.cell.numbers(loop.hidden_size, loop.options),
+        **({} if loop.direction == "quantized" else loop.cell.thresholds()),
+        **dict(loop.numbers),
+    }
+
+
+@functools.lru_cache(maxsize=4096)
+def function_of(*fields: Any) -> Function:
+    """Return the library's function for the fields of a `Loop`. Making one takes longer than a short scan."""
+    loop = Loop(*fields)
+    name = f"{loop.cell.name}_{loop.direction}"
+    return Function(name, loop.dtype, scan_numbers(loop), single_threaded=loop.single_threaded)
+
+
+def _run(loop: tuple[Any, ...], arguments: ScanArguments, tensors: Sequence[Tensor]) -> None:
+    """Run the loop that has these fields on the arguments and `tensors`."""
+    function, (spec, x, state, weights, lengths, seed) = function_of(*loop), arguments
+    if seed is not None:
+        function = function.seeded(int(seed), spec.dropout)
+    function(memory_of([*([] if lengths is None else [lengths]), x, *state, *weights, *tensors]))
+
+
+def _fields(direction: str, cell: NativeCell, arguments: ScanArguments, small: bool, save: bool) -> tuple[Any, ...]:
+    """Return the fields of a `Loop`, but for `numbers`."""
+    spec, x, state, _, lengths, _ = arguments
+    flags = spec.reverse, save, lengths is not None, spec.autocast is torch.bfloat16
+    return (direction, cell, spec.options, x.dtype, x.shape, state[0].shape[1], small, library.instruction_set, *flags)
+
+
+def _is_small(arguments: ScanArguments) -> bool:
+    """Return whether one thread runs the scan, and computes all its gradients."""
+    steps, batch, _ = arguments.x.shape
+    return steps * batch * sum([weight.numel() for weight in arguments.weights]) < thresholds.MIN_PARALLEL_WORK
+
+
+def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None) -> list[Tensor]:
+    """Return a tensor for each shape. With lengths they are zeroed, because the loops skip steps past the end."""
+    specs = [shape if isinstance(shape, TensorSpec) else TensorSpec(shape) for shape in shapes]
+    return [
+        like.new_zeros(shape, dtype=dtype) if whole and lengths is not None else like.new_empty(shape, dtype=dtype)
+        for shape, dtype, whole in specs
+    ]
+
+
+def allocate_results(arguments: ScanArguments, save: bool) -> list[Tensor]:
+    """Allocate [outputs, *saved, *last state] for the forward loop to write to."""
+    return _allocate_results(KERNELS[arguments.spec.kernel].native.best_form(arguments), arguments, save)
+
+
+def _allocate_results(cell: NativeCell, arguments: ScanArguments, save: bool) -> list[Tensor]:
+    steps, batch, _, n = arguments.sizes
+    outputs = steps, batch, getattr(arguments.spec.options, "output_size", n)
+    shapes: Shapes = [outputs, *cell.saved(arguments)] if save else [outputs]
+    return [*_allocate(arguments.x, shapes, arguments.lengths), *map(torch.empty_like, arguments.state)]
+
+
+def forward(arguments: ScanArguments, save: bool) -> list[Tensor]:
+    """Return [outputs (T, B, p), *saved, *last state]. With `save`, `saved` is what the backward pass needs."""
+    check_lengths(arguments.lengths, arguments.x.shape[0])
+    cell = KERNELS[arguments.spec.kernel].native.best_form(arguments)
+    results = _allocate_results(cell, arguments, save)
+    loop = _fields("forward", cell, arguments, _is_small(arguments), save)
+    _run(loop, arguments, [*results, *cell.derived(arguments.weights)])
+    return results
+
+
+def backward(
+    arguments: ScanArguments, gradients: Sequence[Tensor], saved: list[Tensor], wants_x: bool = True
+) -> list[Tensor | None]:
+    """Return the gradients of [x, *state, *weights], given those of [outputs, *last state].
+
+    `saved` is what the forward pass returned for it. Without `wants_x`, the gradient of x is None.
+    """
+    spec, x, state, _, lengths, _ = arguments
+    cell, small = KERNELS[spec.kernel].native.best_form(arguments), _is_small(arguments)
+    numbers = cell.backward_numbers(arguments, saved, wants_x)
+    grad_state = [torch.empty_like(part) for part in state]
+    buffers = _allocate(x, cell.backward_buffers(arguments, numbers), lengths)
+    loop = *_fields("backward", cell, arguments, small, True), tuple(numbers.items())
+    _run(loop, arguments, [*saved, *gradients, *grad_state, *buffers])
+    done = BackwardPass(arguments, saved, buffers)
+    if small and (extra := cell.small_gradients(done)) is not None:
+        grad_x, *grad_weights = _small_gradients(cell, arguments, wants_x, *extra)
+        return [grad_x, *grad_state, *grad_weights]
+    return [cell.input_gradient(done) if wants_x else None, *grad_state, *cell.gradients(done)]
+
+
+def _small_gradients(
+    cell: NativeCell, arguments: ScanArguments, wants_x: bool, numbers: dict[str, int], tensors: list[Tensor]
+) -> list[Tensor | None]:
+    """Return the gradients of [x, *weights], computed by the library; the last two arguments are the cell's."""
+    x, (steps, batch, m, n) = arguments.x, arguments.sizes
+    fixed = (
+        ("tokens", steps * batch),
+        ("input_size", m),
+        ("hidden_size", n),
+        ("output_size", getattr(arguments.spec.options, "output_size", n)),
+        ("wants_x", int(wants_x)),
+    )
+    named, instructions = (*fixed, *numbers.items()), library.instruction_set
+    function = cached_function(f"{cell.name}_gradients", x.dtype, named, instructions, single_threaded=True)
+    grad_x = torch.empty_like(x) if wants_x else None
+    grad_weights = [torch.empty_like(weight) for weight in arguments.weights]
+    function(memory_of([*tensors, *([] if grad_x is None else [grad_x]), *grad_weights]))
+    return [grad_x, *grad_weights]

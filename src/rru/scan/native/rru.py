@@ -1,0 +1,137 @@
+"""The native scan of the RRU: the arguments of its C++ loops (native/rru.h), and its weight gradients."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rru.scan import thresholds
+from rru.scan.arguments import ScanArguments
+from rru.scan.native.library import double_bits
+from rru.scan.native.spec import BackwardPass, NativeCell, Shapes
+from rru.scan.native.weight_gradients import by_input_and_state, over_steps
+
+if TYPE_CHECKING:
+    from rru.scan.kernels import RRUOptions
+
+
+class NativeRRU(NativeCell):
+    """The RRU. `wide` describes its other form, for wide layers."""
+
+    name = "rru"
+
+    def __init__(self, wide: NativeCell | None = None) -> None:
+        self.wide = wide
+
+    def best_form(self, arguments: ScanArguments) -> NativeCell:
+        return self.wide if self.wide is not None and is_wide(arguments) else self
+
+    def numbers(self, n: int, options: "RRUOptions") -> dict[str, int]:
+        return options._asdict()
+
+    def thresholds(self) -> dict[str, int]:
+        return {
+            "max_sparse_row": double_bits(thresholds.MAX_SPARSE_ROW),
+            "max_sparse_result": double_bits(thresholds.MAX_SPARSE_RESULT),
+            "select_above": double_bits(thresholds.SELECT_ABOVE),
+        }
+
+    def saved(self, arguments: ScanArguments) -> Shapes:
+        (steps, batch, m, n), options = arguments.sizes, arguments.spec.options
+        g = options.expanded_size
+        always: Shapes = [(steps, batch, m + n), (steps, batch), (steps, batch, g), (1,)]
+        middle = [(options.relu_layers - 1, steps, batch, g)] if options.relu_layers > 1 else []
+        activated = [(steps, batch, n + options.output_size)] if options.activate_outputs else []
+        return always + middle + activated
+
+    def backward_numbers(self, arguments: ScanArguments, saved: list[Tensor], wants_x: bool) -> dict[str, int]:
+        density = saved[3]  # the share of nonzeros in d
+        width = arguments.sizes[3] + arguments.spec.options.output_size
+        is_sparse = width >= thresholds.MIN_SPARSE_GRADIENT_WIDTH and density.item() < thresholds.MAX_SPARSE_GRADIENT
+        return {"sparse": int(is_sparse)}
+
+    def backward_buffers(self, arguments: ScanArguments, numbers: dict[str, int]) -> Shapes:
+        (steps, batch, _, n), options = arguments.sizes, arguments.spec.options
+        p, g, middle_layers = options.output_size, options.expanded_size, options.relu_layers - 1
+        always: Shapes = [(steps, batch, n + p), (n,), (steps, batch, g)]
+        middle = [(middle_layers, steps, batch, g)] if middle_layers else []
+        sparse = [(n, g), (p, g), *([(g, g)] if middle_layers else [])]
+        return always + middle + (sparse if numbers["sparse"] else [(steps, batch, g)])
+
+    def input_gradient(self, done: BackwardPass) -> Tensor:
+        return done.buffers[2] @ done.arguments.weights[0]
+
+    def gradients(self, done: BackwardPass) -> list[Tensor]:
+        spec, (_, _, m, n) = done.arguments.spec, done.arguments.sizes
+        middle_layers = spec.options.relu_layers - 1
+        xh, _, pre, _, *hidden = done.saved
+        grad_both, _, grad_inner, *rest = done.buffers
+        grad_middle = rest.pop(0).unbind() if middle_layers else ()
+        sparse = len(rest) > 1
+        if sparse:
+            grad_c, grad_o, *grad_last = rest
+        else:
+            (features,) = rest
+            both = over_steps(grad_both, features, spec.bfloat16)
+            grad_c, grad_o = both[:n], both[n:]
+        middle: list[Tensor] = []
+        for k, grad in enumerate(grad_middle):
+            if sparse and k == middle_layers - 1:
+                weight = grad_last[0]
+            else:
+                weight = over_steps(grad, pre.relu() if k == 0 else hidden[0][k - 1], spec.bfloat16)
+            middle += [weight, grad.sum((0, 1))]
+        inner = [*by_input_and_state(grad_inner, xh, m, spec.bfloat16), grad_inner.sum((0, 1))]
+        return [*inner, *middle, *outer_gradients(done, grad_c, grad_o)]
+
+    def small_gradients(self, done: BackwardPass) -> tuple[dict[str, int], list[Tensor]] | None:
+        weights, options = done.arguments.weights, done.arguments.spec.options
+        xh, _, pre, _, *hidden = done.saved
+        middle_layers = options.relu_layers - 1
+        if len(done.buffers) > 4 + bool(middle_layers):  # the loop has computed some of them already, skipping zeros
+            return None
+        names = ("expanded_size", "relu_layers", "scaled_residual", "vector_rezero")
+        outer = weights[3 + 2 * middle_layers :]
+        residual = outer[4:]  # S, unless unscaled, and Z
+        tensors = [weights[0], *outer[:2], *residual, xh, pre, *(hidden[:1] if middle_layers else []), *done.buffers]
+        return {name: getattr(options, name) for name in names}, tensors
+
+
+def outer_gradients(done: BackwardPass, grad_c: Tensor, grad_o: Tensor) -> list[Tensor]:
+    """Return the gradients of W^c, b^c, W^o, b^o, S and Z. `grad_c` (n, g) still lacks the factor Z."""
+    weights, options, n = done.arguments.weights, done.arguments.spec.options, len(grad_c)
+    (weight_c, bias_c), z = weights[1 + 2 * options.relu_layers :][:2], weights[-1]
+    grad_both, grad_decay, *_ = done.buffers
+    bias = grad_both.sum((0, 1))  # (n + p,)
+    # The gradient of Z sums c times its gradient. c is not saved, so this goes through the gradient of W^c.
+    grad_z = (weight_c.unsqueeze(1) @ grad_c.unsqueeze(2)).flatten() + bias_c * bias[:n]
+    share = torch.sigmoid(10 * weights[-2]) if options.scaled_residual else None
+    return [
+        grad_c.mul_(z.unsqueeze(1)),
+        z * bias[:n],
+        grad_o,
+        bias[n:],
+        *([] if share is None else [10 * share * (1 - share) * grad_decay]),
+        grad_z if options.vector_rezero else grad_z.sum(0, keepdim=True),
+    ]
+
+
+def is_wide(arguments: ScanArguments) -> bool:
+    """Return whether to run the wide form of an RRU (native/rru_wide.py).
+
+    Two products of Eq. 1's size become sparse, or three above `SELECT_ABOVE`, but four smaller ones come on top.
+    Relative to Eq. 1's product over all tokens, y and G take about (m + n) / g, and M and W G about (m + n) / (T B).
+    The sum of both decides.
+    """
+    options, dropout = arguments.spec.options, arguments.spec.dropout
+    if arguments.seed is None or dropout < thresholds.MIN_WIDE_DROPOUT or arguments.spec.bfloat16:
+        return False
+    (steps, batch, m, n), g = arguments.sizes, options.expanded_size
+    tokens, width = steps * batch, n + options.output_size
+    if options.relu_layers > 1 or not options.normalize:
+        return False
+    if width < thresholds.MIN_WIDE_WIDTH or tokens < thresholds.MIN_PACKED_TOKENS:
+        return False
+    is_selected = dropout > thresholds.SELECT_ABOVE
+    most = thresholds.MAX_WIDE_EXTRA_SELECTED if is_selected else thresholds.MAX_WIDE_EXTRA
+    return bool((m + n) * (g + tokens) < most * g * tokens)
