@@ -89,7 +89,7 @@ def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
 def table1(results: Report) -> list[Section]:
     """Return the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
     begun = {section.task: section for section in results.sections.get("paper", ()) if section.name == TABLE}
-    plan = next(plan for plan, _ in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
+    plan = next(plan for plan in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
     sections = []
     for task in paper()[TABLE]:
         points = tuple(Point(run.line, run.cell, run.point, run.config, ()) for run in plan.runs if run.task == task)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rru.experiments import plans
-from rru.experiments.plans import plan
 from rru.settings import presets
 from tests.settings.paper import number, paragraph, table
 from tests.settings.test_paper import CELLS, read
@@ -184,8 +183,8 @@ def test_malformed_seeds_are_refused(text):
 def test_documented_plan_can_be_added(monkeypatch):
     document = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
     added = tomllib.loads(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
-    tables = presets.merged(plan._read(), added)
-    monkeypatch.setattr(plan, "_read", lambda: tables)
+    tables = presets.merged(plans._read(), added)
+    monkeypatch.setattr(plans, "_read", lambda: tables)
     (name,) = added["plans"]
     assert len(plans.load(name).runs) == 6
     assert plans.load(name, "smoke", tasks=["bach"]).runs[0].config.model.budget == 40_000

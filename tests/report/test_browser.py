@@ -153,7 +153,9 @@ def test_reloading_keeps_the_readers_state(browser, tmp_path):
     for seed in range(12):
         write_run(tmp_path / "runs", preset(seed=seed), 8 + 0.1 * seed)
     path, looks = tmp_path / "page.html", iter([True])
-    report.keep_writing([tmp_path / "runs"], path, every=3600, stop=lambda: next(looks), tell=lambda _: live(path))
+    report.keep_writing(
+        [tmp_path / "runs"], report.ReportFiles(path), every=3600, stop=lambda: next(looks), tell=lambda _: live(path)
+    )
     kept = tmp_path / "live.html"
     browser.open(kept)
     assert browser.run("!document.querySelector('.live').hidden")
@@ -175,7 +177,9 @@ def test_reloading_keeps_the_readers_state(browser, tmp_path):
 def test_live_page_reloads_unless_paused(browser, tmp_path):
     write_run(tmp_path / "runs", preset())
     path = tmp_path / "page.html"
-    report.keep_writing([tmp_path / "runs"], path, every=3600, stop=lambda: True, tell=lambda _: live(path))
+    report.keep_writing(
+        [tmp_path / "runs"], report.ReportFiles(path), every=3600, stop=lambda: True, tell=lambda _: live(path)
+    )
     kept = path.with_name("live.html")
     kept.write_text(kept.read_text().replace('data-every="3600"', 'data-every="0.3"'))
     browser.open(kept)

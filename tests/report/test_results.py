@@ -186,8 +186,8 @@ def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path)
     }
     sections = build([tmp_path / "runs"]).sections
     assert {point.test for section in sections["paper"] for point in section.points if point.runs} == {7.85}
-    (table,) = (section for section in sections["best"] if section.shows == "table")
-    assert not table.in_paper
+    (table,) = (section for section in sections["best"] if section.plan.shows == "table")
+    assert not table.plan.in_paper
     assert {point.line: point.test for point in table.points if point.runs} == {
         "RRU, nade": 4.57,
         "RRU, chain": 6.1,
@@ -227,7 +227,7 @@ def test_every_plan_is_matched_on_every_task(tmp_path):
 def test_plan_without_new_runs_is_hidden(tmp_path):
     for cell in ("rru", "gru"):
         write_run(tmp_path / "runs", preset("ptb-chars", cell), 1.3)  # also points of the dropout plan
-    names = [section.name for section in build([tmp_path / "runs"]).sections["paper"]]
+    names = [section.plan.name for section in build([tmp_path / "runs"]).sections["paper"]]
     assert names == ["table1", "convergence"]
 
 

@@ -20,7 +20,9 @@ def watch(tmp_path):
                 return False
             return True
 
-        report.keep_writing([tmp_path / "runs"], tmp_path / "page.html", every=0, stop=stop, tell=told.append)
+        report.keep_writing(
+            [tmp_path / "runs"], report.ReportFiles(tmp_path / "page.html"), every=0, stop=stop, tell=told.append
+        )
         return told
 
     return watch

@@ -39,8 +39,9 @@ def report(
             _show(pages.write(folders, output, csv=csv, markdown=markdown))
             return
         with stop_on_signals() as stop:
+            files = pages.ReportFiles(output, csv, markdown)
             line(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
-            pages.keep_writing(folders, output, csv=csv, markdown=markdown, every=every, stop=stop, tell=_tell)
+            pages.keep_writing(folders, files, every=every, stop=stop, tell=_tell)
 
 
 def _tell(event: Summary | RunError) -> None:

@@ -37,8 +37,8 @@ def runs(root: Root = ROOT) -> None:
     with plain_errors():
         records = gather([root]) if root.is_dir() else []
         for run in records:
-            for problem in run.problems:
-                warn_damaged(problem if problem.startswith(str(run.folder)) else f"{run.folder}: {problem}")
+            for problem in run.located_problems:
+                warn_damaged(problem)
         rows = [_row(run) for run in records if run.config]
         if not rows:
             line(f"no runs in {root}; `rru train bach --preset smoke` makes one")

@@ -9,7 +9,7 @@ summary = report.write([Path("runs")], Path("report.html"))
 ```
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from rru.report.page import render, statuses
 from rru.report.results import Report, build
 from rru.training import RunError, stopped_within
 
-__all__ = ["Summary", "keep_writing", "write"]
+__all__ = ["ReportFiles", "Summary", "keep_writing", "write"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,30 @@ class Summary:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ReportFiles:
+    """The files of a report: the page, a single file that loads nothing else; and the same numbers as text."""
+
+    page: Path
+    csv: Path | None = None
+    markdown: Path | None = None
+
+    def write(self, report: Report, every: float | None = None) -> Summary:
+        """Write all files. With `every`, the open page reloads itself in the browser after so many seconds."""
+        texts = {self.page: render(report, datetime.now().astimezone(), every)}
+        if self.csv is not None:
+            texts[self.csv] = to_csv(report)
+        if self.markdown is not None:
+            texts[self.markdown] = to_markdown(report)
+        for path, text in texts.items():
+            path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, _printable(text).encode())
+        sections = [section for sections in report.sections.values() for section in sections]
+        shown = tuple(f"{section.plan.preset}: {section.heading}. {section.progress}".strip() for section in sections)
+        problems = [_printable(problem) for run in report.runs for problem in run.located_problems]
+        return Summary(tuple(texts), statuses(report), shown, (*report.notes, *problems))
+
+
 def write(
     roots: Iterable[Path | str],
     output: Path | str,
@@ -58,77 +82,45 @@ def write(
 
     **Returns:** a summary. If there are no runs, raises RunError and writes nothing.
     """
-    return _Targets.of(output, csv, markdown).write(build(map(Path, roots)))
+    files = ReportFiles(Path(output), Path(csv) if csv else None, Path(markdown) if markdown else None)
+    return files.write(build(map(Path, roots)))
 
 
 def keep_writing(
-    roots: Iterable[Path | str],
-    output: Path | str,
+    roots: Sequence[Path],
+    files: ReportFiles,
     *,
-    csv: Path | str | None = None,
-    markdown: Path | str | None = None,
     every: float,
     stop: Callable[[], bool],
     tell: Callable[[Summary | RunError], None],
 ) -> None:
-    """Write the page again whenever a run has changed. The open page reloads itself in the browser.
+    """Write the report again whenever a run has changed. The open page reloads itself in the browser.
 
     **Arguments:**
 
-    - `roots`, `output`, `csv`, `markdown`: as for `write`.
+    - `roots`: the folders that runs are in.
+    - `files`: the files to write.
     - `every`: seconds between checks for changes.
     - `stop`: called several times a second. Once it returns True, the page is written a last time, without reloading.
     - `tell`: called after the page is written, and if there are no runs yet.
     """
-    folders, targets = [Path(root) for root in roots], _Targets.of(output, csv, markdown)
     before: Report | RunError | None = None
     ended = False
     while not ended:
         try:
-            now: Report | RunError = build(folders)
+            now: Report | RunError = build(roots)
         except RunError as error:
             now = error
         if isinstance(now, Report) and now != before:
-            tell(targets.write(now, every))
+            tell(files.write(now, every))
         elif isinstance(now, RunError) and not isinstance(before, RunError):
             tell(now)
         before = now
         ended = stopped_within(every, stop)
     if isinstance(before, Report):
-        targets.write(before)
+        files.write(before)
 
 
 def _printable(text: str) -> str:
     """Replace characters that cannot be encoded as UTF-8, such as half of a surrogate pair."""
     return text.encode(errors="replace").decode()
-
-
-@dataclass(frozen=True)
-class _Targets:
-    """The files to write."""
-
-    output: Path
-    csv: Path | None
-    markdown: Path | None
-
-    @classmethod
-    def of(cls, output: Path | str, csv: Path | str | None, markdown: Path | str | None) -> "_Targets":
-        return cls(Path(output), Path(csv) if csv else None, Path(markdown) if markdown else None)
-
-    def write(self, report: Report, every: float | None = None) -> Summary:
-        texts = {self.output: render(report, datetime.now().astimezone(), every)}
-        if self.csv is not None:
-            texts[self.csv] = to_csv(report)
-        if self.markdown is not None:
-            texts[self.markdown] = to_markdown(report)
-        for path, text in texts.items():
-            path.absolute().parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, _printable(text).encode())
-        sections = [section for sections in report.sections.values() for section in sections]
-        shown = tuple(f"{section.preset}: {section.heading}. {section.progress}".strip() for section in sections)
-        problems = [
-            _printable(problem if problem.startswith(str(run.folder)) else f"{run.folder}: {problem}")
-            for run in report.runs
-            for problem in run.problems
-        ]
-        return Summary(tuple(texts), statuses(report), shown, (*report.notes, *problems))

@@ -99,10 +99,10 @@ def _chart(lines: Sequence[Curve], section: Section, across: str, upwards: str, 
     ys = [y for line in lines for _, y, *_ in line.points]
     if not ys:
         return None
-    cut = section.shows == "convergence"
+    cut = section.plan.shows == "convergence"
     frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better, cut=cut))
     edge = f"M{LEFT - MARGIN} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT - MARGIN}Z"
-    name = f"frame-{section.preset}-{section.name}-{section.task}"
+    name = f"frame-{section.plan.preset}-{section.plan.name}-{section.task}"
     clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
     inside = svg.element("g", *(part for line in lines for part in _drawn(line, frame)), clip_path=f"url(#{name})")
     crosses = []

@@ -30,6 +30,8 @@ COLUMNS = (
     *("metric", "test", "test_deviation", "validation", "paper", "difference", "parameters", "epochs", "best_epoch"),
     *("steps", "tokens", "seconds", "folder", "reason", "problems"),
 )
+BOTH = ("cell", "test", "validation", "parameters", "best_epoch")  # attributes of runs and of points
+OF_RUN = ("task", "seed", "status", "epochs", "steps", "tokens", "reason")  # attributes of runs only
 
 
 def to_csv(report: Report) -> str:
@@ -45,25 +47,14 @@ def to_csv(report: Report) -> str:
 def _runs(report: Report) -> Iterable[dict[str, object]]:
     for run in report.runs:
         yield {
+            **{name: getattr(run, name) for name in (*BOTH, *OF_RUN)},
             "kind": "run",
             "preset": preset_of(run),
-            "task": run.task,
             "line": line_of(run),
-            "cell": run.cell,
             **(_settings(run.known) if run.known else {}),
-            "seed": run.seed,
-            "status": run.status,
             "metric": run.metric.key if run.metric else None,
-            "test": run.test,
-            "validation": run.validation,
-            "parameters": run.parameters,
-            "epochs": run.epochs,
-            "best_epoch": run.best_epoch,
-            "steps": run.steps,
-            "tokens": run.tokens,
             "seconds": run.duration,
             "folder": str(run.folder),
-            "reason": run.reason,
             "problems": "; ".join(run.problems),
         }
 
@@ -71,26 +62,21 @@ def _runs(report: Report) -> Iterable[dict[str, object]]:
 def _points(report: Report) -> Iterable[dict[str, object]]:
     for section in (section for sections in report.sections.values() for section in sections):
         for point in section.points:
-            of_paper = paper().get(section.name, {}).get(section.task, {}).get(point.line)
-            known = of_paper is not None and point.test is not None
+            of_paper = paper().get(section.plan.name, {}).get(section.task, {}).get(point.line)
             yield {
-                "kind": "point",
-                "plan": section.name,
-                "preset": section.preset,
-                "task": section.task,
+                **{name: getattr(point, name) for name in BOTH},
                 "line": point.line,
-                "cell": point.cell,
+                "kind": "point",
+                "plan": section.plan.name,
+                "preset": section.plan.preset,
+                "task": section.task,
                 **_settings(point.config),
                 "seeds": len(point.tests),
                 "status": point.state,
                 "metric": section.metric.key,
-                "test": point.test,
                 "test_deviation": point.deviation,
-                "validation": point.validation,
                 "paper": of_paper,
-                "difference": point.test - of_paper if known else None,  # type: ignore[operator]
-                "parameters": point.parameters,
-                "best_epoch": point.best_epoch,
+                "difference": Comparison(point, of_paper, winner=False).difference,
             }
 
 

@@ -31,18 +31,18 @@ class Figure:
 
 def figure(section: Section) -> Figure:
     """Return the figure of a grid, a curve or convergence; without pictures if there is nothing to draw yet."""
-    if section.shows == "grid":
+    if section.plan.shows == "grid":
         panels, legend = heatmaps.panels(section)
         caption = [
             f"Test {section.metric.label} of the best epoch, and the number of that epoch. Blue is good, yellow poor, "
             "red diverged, hollow missing. A frame marks the best test score of each cell or version."
         ]
     else:
-        drawn = charts.curve(section) if section.shows == "curve" else charts.convergence(section)
+        drawn = charts.curve(section) if section.plan.shows == "curve" else charts.convergence(section)
         panels = [Panel("", "", drawn)] if drawn else []
         legend = charts.legend(section)
         caption = [_how_to_read(section)]
-    if not section.in_paper and section.preset == "paper":
+    if not section.plan.in_paper and section.plan.preset == "paper":
         caption.append("The paper has no such figure.")
     if section.progress:
         caption.append(section.progress)
@@ -59,7 +59,7 @@ def numbers(section: Section) -> list[list[str]]:
 def _how_to_read(section: Section) -> str:
     better = section.metric.direction
     several = any(len(point.tests) > 1 for point in section.points)
-    if section.shows == "curve":
+    if section.plan.shows == "curve":
         bands = " Mean over seeds; the band is one standard deviation to each side." if several else ""
         return f"Test {section.metric.label} of the best epoch; {better} is better. Red crosses diverged.{bands}"
     each = " Each seed has its own line." if several else ""

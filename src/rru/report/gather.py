@@ -12,7 +12,7 @@ from rru.settings import Config
 from rru.tasks import Metric, metric_of
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.result import wrong_values
-from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, is_number
+from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, about_data, is_number
 
 WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
 
@@ -109,6 +109,12 @@ class RunRecord:
         finished = self.status == RunStatus.FINISHED and self.test is not None
         return finished and self.known is not None and self.duplicate_of is None
 
+    @property
+    def located_problems(self) -> list[str]:
+        """Its problems, each of which names its folder or a file in it."""
+        folder = str(self.folder)
+        return [problem if problem.startswith(folder) else f"{folder}: {problem}" for problem in self.problems]
+
     def _setting(self, table: str, name: str) -> str:
         values = self.config.get(table)
         return str(values.get(name, ""))[:WORD] if isinstance(values, Mapping) else ""
@@ -164,13 +170,14 @@ def _read(run: Run) -> RunRecord:
         problems.append(str(error))
     try:
         record = replace(record, environment=run.environment() or {})
-        record = replace(record, details=run.details(), about=run.about_data())
+        record = replace(record, details=run.details(), about=about_data(run.path))
     except FileError as error:
         problems.append(str(error))
     record = _with_metrics(record, run, problems)
     if content is not None:
         record = _with_result(record, content, problems)
-    return replace(record, problems=tuple(problem[:SENTENCE] for problem in problems), music=_music(run.path))
+    music = tuple(files_in(run.path / "music", ".png", ".wav"))
+    return replace(record, problems=tuple(problem[:SENTENCE] for problem in problems), music=music)
 
 
 def _with_metrics(record: RunRecord, run: Run, problems: list[str]) -> RunRecord:
@@ -225,10 +232,6 @@ def _with_result(record: RunRecord, content: Mapping[str, Any], problems: list[s
         seconds={name: value for name, value in seconds.items() if value is not None},
         **{name: values[name] for name in counted if name in values},
     )
-
-
-def _music(folder: Path) -> tuple[Path, ...]:
-    return tuple(files_in(folder / "music", ".png", ".wav"))
 
 
 def number(value: object) -> float | None:

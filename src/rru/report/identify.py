@@ -63,9 +63,10 @@ def _candidates(run: RunRecord, preset: str) -> dict[str, Mapping[str, object]]:
     return candidates
 
 
-def own_plans(runs: Iterable[RunRecord]) -> list[tuple[Plan, list[str]]]:
+def own_plans(runs: Iterable[RunRecord]) -> list[Plan]:
     """Return a table and convergence for each of the user's own data, with a line for all settings run on it."""
-    runs = sorted(runs, key=lambda run: (_place(run.cell), run.group))
+    order = {cell: place for place, cell in enumerate(CELLS)}
+    runs = sorted(runs, key=lambda run: (order.get(run.cell, len(order)), run.group))
     by_data: dict[DataVariant, dict[str, PlannedRun]] = {}
     for run in runs:
         if (variant := data_variant(run)) is None or run.known is None:
@@ -73,21 +74,15 @@ def own_plans(runs: Iterable[RunRecord]) -> list[tuple[Plan, list[str]]]:
         came_from = origin(run)
         changed = [came_from.preset] if came_from.preset not in ("", presets.OWN_PRESETS[0]) else []
         line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
-        config = run.known.changed({SEED: 0})
         entries, line = by_data.setdefault(variant, {}), line[:MAX_LINE]
         if any(entry.line == line for group, entry in entries.items() if group != run.group):
             line += f" ({run.group})"  # settings that differ, and nothing that says how
-        entries.setdefault(run.group, PlannedRun(run.task, line, {}, config))
-    own = []
-    for number, (variant, title) in enumerate(titles(runs).items()):
-        ids, planned = list(by_data[variant]), list(by_data[variant].values())
-        for kind, what, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence")):
-            own.append((Plan(f"{kind}-{number}", YOURS, f"{what}: {title}", shows, False, planned), ids))
-    return own
-
-
-def _place(cell: str) -> int:
-    return list(CELLS).index(cell) if cell in CELLS else len(CELLS)
+        entries.setdefault(run.group, PlannedRun(run.task, line, {}, run.known.changed({SEED: 0})))
+    return [
+        Plan(f"{kind}-{number}", YOURS, f"{what}: {title}", shows, False, list(by_data[variant].values()))
+        for number, (variant, title) in enumerate(titles(runs).items())
+        for kind, what, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence"))
+    ]
 
 
 @cache
@@ -103,12 +98,12 @@ def _flat(config: Config) -> dict[str, object]:
 
 
 @cache
-def all_plans() -> list[tuple[Plan, list[str]]]:
-    """Return every plan for every preset and task, with the ids of its entries; presets without plans come last."""
+def all_plans() -> list[Plan]:
+    """Return every plan for every preset and task; presets without plans come last."""
     of_paper = [
         plans.load(name, preset, tasks=plans.tasks(name, preset)) for preset in plans.PRESETS for name in plans.names()
     ]
-    return [(plan, [entry.id for entry in plan.runs]) for plan in (*of_paper, *_other_presets())]
+    return [*of_paper, *_other_presets()]
 
 
 def _other_presets() -> Iterator[Plan]:
@@ -123,15 +118,11 @@ def _other_presets() -> Iterator[Plan]:
             for task in presets.tasks()
             if preset in presets.names(task)
             for cell in presets.cells()
-            for config in _outputs(presets.load(task, cell, preset))
+            for base in (presets.load(task, cell, preset),)
+            for config in (base, *map(base.changed, base.task.other_variants))  # each other output is a line too
         ]
         yield Plan("results", preset, "Results", "table", False, entries)
         yield Plan("convergence", preset, "Convergence", "convergence", False, entries)
-
-
-def _outputs(config: Config) -> list[Config]:
-    """Return a config; if its output is joint, also with each other output, as lines of their own."""
-    return [config, *map(config.changed, config.task.other_variants)]
 
 
 def _named(line: str, config: Config) -> str:
@@ -147,9 +138,9 @@ def _presets() -> dict[str, str]:
         for preset in presets.names(task):
             for cell in presets.cells():
                 known.setdefault(presets.load(task, cell, preset).id, preset)
-    for plan, ids in all_plans():
-        for key in ids:
-            known.setdefault(key, plan.preset)
+    for plan in all_plans():
+        for entry in plan.runs:
+            known.setdefault(entry.id, plan.preset)
     return known
 
 
@@ -157,9 +148,9 @@ def _presets() -> dict[str, str]:
 def _lines() -> dict[str, str]:
     """Return the cell or version of each config, by its id with seed 0."""
     known: dict[str, str] = {}
-    for plan, ids in all_plans():
-        for key, entry in zip(ids, plan.runs, strict=True):
-            known.setdefault(key, entry.line)
+    for plan in all_plans():
+        for entry in plan.runs:
+            known.setdefault(entry.id, entry.line)
     return known
 
 

@@ -24,7 +24,7 @@ LETTER = 8  # pixels
 
 @dataclass(frozen=True)
 class OwnRun:
-    """A run on own data: `line`, `preset`, `scores` on the test split, and its pictures."""
+    """A run on own data: its cell and settings (`line`), its `scores` on the test split, and its pictures."""
 
     line: str
     scores: str
@@ -50,13 +50,13 @@ class OwnPart:
     runs: Sequence[OwnRun]
 
 
-def own_parts(found: Sequence[RunRecord]) -> list[OwnPart]:
+def own_parts(runs: Sequence[RunRecord]) -> list[OwnPart]:
     """Return the parts of all own data, in the order of their runs."""
     by_data: dict[DataVariant, list[RunRecord]] = {}
-    for run in found:
-        if (own := data_variant(run)) is not None:
-            by_data.setdefault(own, []).append(run)
-    return [_part(title, by_data[own]) for own, title in titles(found).items()]
+    for run in runs:
+        if (variant := data_variant(run)) is not None:
+            by_data.setdefault(variant, []).append(run)
+    return [_part(title, by_data[variant]) for variant, title in titles(runs).items()]
 
 
 def _part(title: str, runs: Sequence[RunRecord]) -> OwnPart:
@@ -84,10 +84,10 @@ def _advice(runs: Sequence[RunRecord]) -> list[str]:
     return [f"to see and hear a piece here: rru compose {place} -o {place / 'music' / 'piece.mid'}"[:SENTENCE]]
 
 
-def _better(one: RunRecord, other: RunRecord) -> bool:
-    if one.metric is None or one.validation is None or other.validation is None:
+def _better(run: RunRecord, other: RunRecord) -> bool:
+    if run.metric is None or run.validation is None or other.validation is None:
         return other.validation is None
-    return one.metric.better(one.validation, other.validation)
+    return run.metric.better(run.validation, other.validation)
 
 
 def _run(run: RunRecord) -> OwnRun:
@@ -95,9 +95,8 @@ def _run(run: RunRecord) -> OwnRun:
     line = ", ".join(part for part in (line_of(run), f"preset {came_from.preset}", came_from.text) if part)
     label, _, unit = (run.metric.label if run.metric else "").partition(", ")
     score = " ".join(part for part in (label, formatting.score(run.test, 3), unit) if part)
-    drawn = FIGURES[_figure(run)](run.details)
     scores = " ".join([f"Test {score}, seed {run.seed}.", *descriptions.other_scores(run)])
-    return OwnRun(line, scores, drawn)
+    return OwnRun(line, scores, FIGURES[_figure(run)](run.details))
 
 
 def _figure(run: RunRecord) -> str:
@@ -116,25 +115,22 @@ def _balance(facts: Facts) -> list[tuple[str, ...]]:
     return [(name, *numbers) for name, *numbers in zip(classes, *cells, strict=True)][:MAX_CLASSES]
 
 
-def _names(values: Any) -> list[str] | None:
-    return [str(value)[:WORD] for value in values] if isinstance(values, list) and values else None
-
-
-def confusion(details: Mapping[str, Any]) -> Picture | None:
-    """Return the confusion matrix in a run's details; None if there is none, or if it is not one."""
-    classes, rows = _names(details.get("classes")), details.get("confusion")
-    if classes is None or len(classes) > MAX_CLASSES or not isinstance(rows, list) or len(rows) != len(classes):
-        return None
+def confusion(details: Mapping[str, Any]) -> list[Picture]:
+    """Return the confusion matrix in a run's details; empty if there is none, or if it is not one."""
+    names, rows = details.get("classes"), details.get("confusion")
+    if not isinstance(names, list) or not isinstance(rows, list) or not 0 < len(names) == len(rows) <= MAX_CLASSES:
+        return []
+    classes, size = [str(name)[:WORD] for name in names], len(names)
     for row in rows:
-        if not isinstance(row, list) or len(row) != len(classes) or any(count(value) is None for value in row):
-            return None
-    size = len(classes)
+        if not isinstance(row, list) or len(row) != size or any(count(value) is None for value in row):
+            return []
     side = max(MIN_SIDE, min(MAX_SIDE, MAX_WIDTH // size))
     parts = [_axis(classes, side)]
     for truth, row in enumerate(rows):
-        total = sum(row)
         for guess, value in enumerate(row):
-            parts.append(_field(classes, truth, guess, value, total, side))
+            share = value / (sum(row) or 1)
+            tip = f"{classes[truth]} taken for {classes[guess]}\n{value:,} of {sum(row):,}: {share:.1%}"
+            parts.append(_field(LEFT + side * guess, TOP + side * truth, side, value, share, tip))
     label = f"Confusion matrix of {size} classes; rows are the true classes, columns what the model said."
     drawn = svg.picture(LEFT + side * size + 4, TOP + side * size + 4, *parts, label=label, kind="confusion")
     right = sum(row[number] for number, row in enumerate(rows))
@@ -143,7 +139,7 @@ def confusion(details: Mapping[str, Any]) -> Picture | None:
         f"The {right:,} of {total:,} on the diagonal are right. Rows are the true classes, columns the predicted ones. "
         "Darker fields have a larger share of their row."
     )
-    return Picture("Confusion matrix", drawn, caption)
+    return [Picture("Confusion matrix", drawn, caption)]
 
 
 def _axis(classes: Sequence[str], side: int) -> Markup:
@@ -157,23 +153,14 @@ def _axis(classes: Sequence[str], side: int) -> Markup:
     return svg.element("g", *names)
 
 
-def _field(classes: Sequence[str], truth: int, guess: int, value: int, total: int, side: int) -> Markup:
-    share = value / total if total else 0.0
+def _field(x: int, y: int, side: int, value: int, share: float, tip: str) -> Markup:
     fill = svg.colour(1 - share) if value else "none"
-    told = f"{classes[truth]} taken for {classes[guess]}\n{value:,} of {total:,}: {share:.1%}"
-    x, y = LEFT + side * guess, TOP + side * truth
-    box = svg.element("rect", x=x, y=y, width=side - 1, height=side - 1, fill=fill, class_="cell", data_tip=told)
+    box = svg.element("rect", x=x, y=y, width=side - 1, height=side - 1, fill=fill, class_="cell", data_tip=tip)
     if not value:
         return box
-    text = svg.element(
-        "text", _number(value), x=x + side // 2, y=y + side // 2 + 4, text_anchor="middle", fill=svg.ink(fill),
-        class_="value",
-    )  # fmt: skip
-    return svg.element("g", box, text)
-
-
-def _number(value: int) -> str:
-    return str(value) if value < 10_000 else f"{value // 1000}k"
+    place = {"x": x + side // 2, "y": y + side // 2 + 4, "text_anchor": "middle"}
+    text = str(value) if value < 10_000 else f"{value // 1000}k"
+    return svg.element("g", box, svg.element("text", text, **place, fill=svg.ink(fill), class_="value"))
 
 
 def _short(name: str, most: int) -> str:
@@ -184,7 +171,7 @@ PIANO_ROLL = "piano roll"
 FIGURES: dict[str, Callable[[Mapping[str, Any]], list[Picture]]] = {
     "": lambda details: [],
     PIANO_ROLL: lambda details: [],  # the page shows composed pieces in a section of their own
-    "confusion matrix": lambda details: [found for found in [confusion(details)] if found],
+    "confusion matrix": confusion,
     "forecasts": fans,
 }
 """What draws the figures of a run's details, by the name that its kind of data gives."""

@@ -45,14 +45,6 @@ class Chapter:
     figures: list[Figure]
 
 
-@dataclass(frozen=True)
-class MusicFiles:
-    """The pictures and sounds in a run's folder: name, kind and content of each; and what could not be read."""
-
-    files: list[tuple[str, str, str]]
-    problems: list[str]
-
-
 def chapters(report: Report) -> list[Chapter]:
     """Return the chapter of each preset that has runs."""
     return [
@@ -60,7 +52,7 @@ def chapters(report: Report) -> list[Chapter]:
             preset,
             ABOUT.get(preset, ""),
             tables(sections),
-            [figure(section) for section in sections if section.shows != "table"],
+            [figure(section) for section in sections if section.plan.shows != "table"],
         )
         for preset, sections in report.sections.items()
     ]
@@ -119,7 +111,9 @@ def _rows(report: Report) -> list[dict[str, object]]:
 
 def _row(number: int, run: RunRecord, hidden: Container[str]) -> dict[str, object]:
     """Return what the page shows of a run, without the hidden numbers."""
-    music, came_from = _music(run), origin(run)
+    (music, problems), came_from = _music(run), origin(run)
+    if run.duplicate_of is not None:
+        problems.append(f"does not count: {run.duplicate_of} has the same settings and seed")
     return {
         "id": f"run-{number}",
         "run": run,
@@ -132,13 +126,9 @@ def _row(number: int, run: RunRecord, hidden: Container[str]) -> dict[str, objec
         "config": _config(run.config),
         "environment": dict(itertools.islice(_flat(run.environment), MAX_FACTS)),
         "account": descriptions.account(run),
-        "problems": [*run.problems, *music.problems, *_duplicate(run)],
-        "music": music.files,
+        "problems": [*run.problems, *problems],
+        "music": music,
     }
-
-
-def _duplicate(run: RunRecord) -> list[str]:
-    return [] if run.duplicate_of is None else [f"does not count: {run.duplicate_of} has the same settings and seed"]
 
 
 def _config(config: Mapping[str, object]) -> str:
@@ -170,7 +160,8 @@ def _history(entries: list[object]) -> Iterator[tuple[str, str]]:
             yield f"resumed at step {entry.get('step')}"[:WORD], text[:SENTENCE]
 
 
-def _music(run: RunRecord) -> MusicFiles:
+def _music(run: RunRecord) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Return name, type and content of the pictures and sounds in a run's folder; and what could not be read."""
     files, problems = [], []
     for path in run.music[:MAX_MEDIA]:
         kind, limit = MEDIA[path.suffix]
@@ -182,7 +173,7 @@ def _music(run: RunRecord) -> MusicFiles:
             files.append((path.name, kind, f"data:{kind};base64,{content}"))
     if len(run.music) > MAX_MEDIA:
         problems.append(f"music/ has {len(run.music)} files; the first {MAX_MEDIA} are shown")
-    return MusicFiles(files, problems)
+    return files, problems
 
 
 def _part(name: str) -> str:

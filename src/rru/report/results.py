@@ -1,4 +1,4 @@
-"""Groups runs by the plans they belong to, and seeds by the settings they share."""
+"""Group runs by the plans they belong to, and seeds by the settings they share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Point:
     @property
     def test(self) -> float | None:
         """The mean test score over seeds."""
-        return statistics.mean(list(self.tests.values())) if self.tests else None
+        return self._mean("test")
 
     @property
     def deviation(self) -> float | None:
@@ -91,29 +91,24 @@ class Section:
 
     **Arguments:**
 
-    - `name`, `preset`, `title`, `shows`, `in_paper`: as in the plan.
-    - `task`: the task.
+    - `plan`, `task`: the plan and the task.
     - `points`: all settings of the plan, in order.
     """
 
-    name: str
-    preset: str
-    title: str
-    shows: str
-    in_paper: bool
+    plan: Plan
     task: str
     points: tuple[Point, ...]
 
     @property
     def heading(self) -> str:
         """The title of its figure, with the task: a plan may have been run on other tasks than its title names."""
-        return f"{self.title.partition(':')[0]}: {self.subject}"
+        return f"{self.plan.title.partition(':')[0]}: {self.subject}"
 
     @property
     def subject(self) -> str:
         """The title of the task. That of own data is in the plan's title, since it says how the data is read."""
         config = self.points[0].config
-        return self.title.partition(": ")[2] if config.data else config.title
+        return self.plan.title.partition(": ")[2] if config.data else config.title
 
     @property
     def metric(self) -> Metric:
@@ -190,7 +185,11 @@ def build(roots: Iterable[Path]) -> Report:
         if root.is_dir() and not any(folder.is_relative_to(root.resolve()) for folder in folders):
             notes.append(f"{root}: has no runs in it")
     sections = _sections(runs)
-    order = sorted(sections, key=lambda preset: _rank(preset, _has_results(sections[preset])))
+    tested = {
+        preset: any(point.test is not None for section in of_preset for point in section.points)
+        for preset, of_preset in sections.items()
+    }
+    order = sorted(sections, key=lambda preset: _rank(preset, tested[preset]))
     ranks = {preset: rank for rank, preset in enumerate(order)}
 
     def place(run: RunRecord) -> tuple[object, ...]:
@@ -208,10 +207,6 @@ def _loss(run: RunRecord) -> float:
     return -run.test if run.metric.higher_is_better else run.test
 
 
-def _has_results(sections: Sequence[Section]) -> bool:
-    return any(point.test is not None for section in sections for point in section.points)
-
-
 def _rank(preset: str, has_result: bool) -> tuple[bool, bool]:
     """Return a sort key: results first, then unfinished runs, then the preset for trying out the software."""
     return preset == TRIAL, not has_result
@@ -225,16 +220,16 @@ def _sections(all_runs: Iterable[RunRecord]) -> dict[str, list[Section]]:
             groups.setdefault(run.group, []).append(run)
     sections: dict[str, list[Section]] = {}
     shown: dict[str, set[str]] = {}
-    for plan, ids in [*all_plans(), *own_plans(run for runs in groups.values() for run in runs)]:
+    for plan in [*all_plans(), *own_plans(run for runs in groups.values() for run in runs)]:
         for task in dict.fromkeys(entry.task for entry in plan.runs):
-            here = {key: entry for key, entry in zip(ids, plan.runs, strict=True) if entry.task == task}
-            with_runs, before = here.keys() & groups.keys(), shown.setdefault(plan.preset, set())
+            entries = {entry.id: entry for entry in plan.runs if entry.task == task}
+            with_runs, before = entries.keys() & groups.keys(), shown.setdefault(plan.preset, set())
             if plan.shows == "convergence":  # it shows the same runs in another way
                 worth = any(run.curve for key in with_runs for run in groups[key])
             else:
                 worth = bool(with_runs - before)
             if worth:
-                sections.setdefault(plan.preset, []).append(_section(plan, task, here, groups))
+                sections.setdefault(plan.preset, []).append(_section(plan, task, entries, groups))
                 before |= with_runs
     return sections
 
@@ -250,4 +245,4 @@ def _section(
     output = next(point.config.task.variant for point in points if point.config.task.variant in begun)
     # Of other outputs, those that nobody has run are not missing.
     shown = tuple(point for point in points if point.runs or point.config.task.variant == output)
-    return Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, shown)
+    return Section(plan, task, shown)

@@ -86,8 +86,8 @@ def tables(sections: Sequence[Section]) -> list[ResultsTable]:
     """Return the tables of a preset."""
     by_plan: dict[str, list[Section]] = {}
     for section in sections:
-        if section.shows == "table":
-            by_plan.setdefault(section.name, []).append(section)
+        if section.plan.shows == "table":
+            by_plan.setdefault(section.plan.name, []).append(section)
     return [_table(name, of_plan) for name, of_plan in by_plan.items()]
 
 
@@ -100,12 +100,12 @@ def rankings(sections: Mapping[str, Sequence[Section]]) -> list[Row]:
 def _table(name: str, sections: Sequence[Section]) -> ResultsTable:
     lines = list(dict.fromkeys(line for section in sections for line in section.lines))
     rows = [_row(section, lines) for section in sections]
-    return ResultsTable(name, sections[0].preset, sections[0].title, lines, rows)
+    return ResultsTable(name, sections[0].plan.preset, sections[0].plan.title, lines, rows)
 
 
 def _row(section: Section, lines: Sequence[str]) -> Row:
     """Return the row of a task, with an empty entry for each line that only other tasks have."""
-    of_paper, verdict = paper().get(section.name, {}).get(section.task, {}), section.verdict
+    of_paper, verdict = paper().get(section.plan.name, {}).get(section.task, {}), section.verdict
     config, known = section.points[0].config, section.lines
     entries = [
         Comparison(point, of_paper.get(line), verdict.shown and line == verdict.best)
@@ -116,4 +116,4 @@ def _row(section: Section, lines: Sequence[str]) -> Row:
     there = sum(entry.point.test is not None for entry in entries)
     if verdict.best and there < len(section.points):
         text = f"{text} ({there} of {len(section.points)} have a result)"
-    return Row(section.subject, section.preset, section.metric, entries, text, section.progress)
+    return Row(section.subject, section.plan.preset, section.metric, entries, text, section.progress)

@@ -27,8 +27,7 @@ class WeightAverage:
 
     def restore(self, tensors: list[Tensor]) -> None:
         """Restore the average from a checkpoint."""
-        for mine, saved in zip(self.tensors, tensors, strict=True):
-            mine.copy_(saved)
+        torch._foreach_copy_(self.tensors, tensors)
 
     @contextmanager
     def used(self) -> Iterator[None]:

@@ -13,14 +13,9 @@ def denormals_flushed() -> Iterator[None]:
 
     Torch's threads copy the setting once, from the thread that starts them, so enter this before computing anything.
     """
-    before = _are_flushed()
+    flushed_before = sys.float_info.min / 2 == 0.0  # half of the smallest normal number; torch has no getter
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
-
-
-def _are_flushed() -> bool:
-    """Return whether this thread flushes denormals. Torch has no getter, so it halves the smallest normal number."""
-    return sys.float_info.min / 2 == 0.0
+        torch.set_flush_denormal(flushed_before)

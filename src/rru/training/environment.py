@@ -4,7 +4,6 @@ import functools
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -27,11 +26,6 @@ def environment() -> dict[str, object]:
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         **_commit(Path(__file__).resolve()),
     }
-
-
-def changes(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
-    """Return the parts of an environment that differ from an earlier one, by name."""
-    return {name: value for name, value in now.items() if before.get(name) != value}
 
 
 def _version(name: str) -> str | None:

@@ -19,6 +19,7 @@ No file contains the folder's path, so a run can be moved.
 
 import functools
 import json
+import operator
 import re
 import shutil
 from collections import deque
@@ -45,7 +46,7 @@ from rru.files import (
 )
 from rru.settings import Config, toml
 from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
-from rru.training.environment import changes, environment
+from rru.training.environment import environment
 from rru.training.errors import RunError
 from rru.training.result import REMOVE, Result
 from rru.training.run_files import (
@@ -58,8 +59,6 @@ from rru.training.run_files import (
     RESULT,
     RESUMED_LIMIT,
     Epoch,
-    about_data,
-    epoch_of,
     is_export,
     read_lines,
     read_object,
@@ -187,11 +186,9 @@ class Run:
         except RunError:  # it is only a record: a damaged one must not keep a run from going on
             known = {}
         noted = known.get("history")
-        history = [each for each in noted if isinstance(each, dict)] if isinstance(noted, list) else []
-        before = dict(known)
-        for each in history:
-            before.update(each)
-        changed = changes(before, environment())
+        history = [entry for entry in noted if isinstance(entry, dict)] if isinstance(noted, list) else []
+        before = functools.reduce(operator.or_, history, known)
+        changed = {name: value for name, value in environment().items() if before.get(name) != value}
         if changed:
             entry = {"epoch": epoch, "step": step, **changed}
             write_file(self.path / ENVIRONMENT, json.dumps({**known, "history": [*history, entry]}, indent=1).encode())
@@ -204,10 +201,6 @@ class Run:
     def details(self) -> dict[str, object]:
         """Return the content of details.json; empty if there is none."""
         return read_object(self.path / DETAILS) or {}
-
-    def about_data(self) -> dict[str, object]:
-        """Return what the run keeps about the user's own data; empty if it is on a data set of the catalogue."""
-        return about_data(self.path)
 
     def write_result(self, result: Mapping[str, object]) -> None:
         """Write result.json, which ends the run."""
@@ -227,7 +220,7 @@ class Run:
         **Arguments:** `damages`: a message for each damaged line is appended to it.
         """
         lines = read_lines(self.path / METRICS, [] if damages is None else damages)
-        return list(deque((epoch for line in lines if (epoch := epoch_of(line))), MAX_EPOCHS))
+        return list(deque((line.scores for line in lines if line.closes_epoch), MAX_EPOCHS))
 
     def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
         """Remove what a resumed run writes again from metrics.jsonl: lines after this epoch and step.

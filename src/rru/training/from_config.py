@@ -31,12 +31,12 @@ Place = Path | str | None
 
 @dataclass(frozen=True)
 class Assembled:
-    """The `task`, `model` and `optimiser` built from a config, and the user's own data, if it has such."""
+    """The `task`, `model` and `optimiser` built from a config, and the user's own data, if any."""
 
     task: Task
     model: nn.Module
     optimiser: torch.optim.Optimizer
-    own: OwnData | None = None
+    data: OwnData | None = None
 
 
 def assemble(config: Config, data_dir: Place = None, device: str = "cpu") -> Assembled:
@@ -161,14 +161,14 @@ def _write_companions(run: Run, parts: Assembled) -> None:
     """Write the files needed to interpret the weights: vocabulary, facts about the user's data, user cell's source."""
     vocabulary = getattr(parts.task, "vocabulary", None)
     if vocabulary is not None and not (run.path / VOCABULARY).exists():
-        write_file(run.path / VOCABULARY, (json.dumps(vocabulary.fields()) + "\n").encode())
-    if parts.own is not None and (run.path / ABOUT_DATA).exists():
-        _check_data(run, parts.own)
-    elif parts.own is not None:
-        content = (json.dumps(parts.own.facts.fields(), indent=1) + "\n").encode()
+        vocabulary.save(run.path / VOCABULARY)
+    if parts.data is not None and (run.path / ABOUT_DATA).exists():
+        _check_data(run, parts.data)
+    elif parts.data is not None:
+        content = (json.dumps(parts.data.facts.fields(), indent=1) + "\n").encode()
         if len(content) > ABOUT_LIMIT:
             many = f"{ABOUT_DATA} would have {len(content)} bytes; at most {ABOUT_LIMIT} are allowed"
-            raise RunError(f"{parts.own.path}: has too many or too long names of series or classes: {many}")
+            raise RunError(f"{parts.data.path}: has too many or too long names of series or classes: {many}")
         write_file(run.path / ABOUT_DATA, content)
     source = user_cells.source(run.config.model.cell)
     if source is not None and not (run.path / CELL).exists():
@@ -187,9 +187,9 @@ def _existing_run(folder: Path, config: Config) -> Run | None:
     return run
 
 
-def _check_data(run: Run, own: OwnData) -> None:
+def _check_data(run: Run, data: OwnData) -> None:
     """Check that the user's data is divided as when the run began: an earlier version may have done it otherwise."""
-    counts, now = about_data(run.path).get("statistics"), own.statistics
+    counts, now = about_data(run.path).get("statistics"), data.statistics
     if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
         raise RunError(
             f"{run.path}: an earlier version of rru split its data differently; train it again in another folder"

@@ -223,7 +223,9 @@ class _Loop:
         progress = self.progress
         train_loss = progress.epoch_loss / max(progress.index, 1)
         with self.session.evaluated_weights():
-            self._calibrate()
+            if self.processes.first:  # the others read the best weights from its file
+                with progress.timed("evaluation"):
+                    self.task.calibrate(self.session.model)
             scores = self._evaluate("valid")
             tested = {"test": self._evaluate("test")} if self.schedule.test_every_epoch else {}
         self.session.close_epoch()
@@ -249,11 +251,6 @@ class _Loop:
         self.processes.wait()  # until the first has written them
         self.session.model.load_state_dict(self.run.best(self.progress.best_epoch))
         return self._evaluate("test")
-
-    def _calibrate(self) -> None:
-        with self.progress.timed("evaluation"):
-            if self.processes.first:  # as for `_evaluate`; the others read the best weights from its file
-                self.task.calibrate(self.session.model)
 
     def _evaluate(self, split: str) -> dict[str, float]:
         with self.progress.timed("evaluation"):

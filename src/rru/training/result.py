@@ -63,17 +63,13 @@ class Result:
 
 def wrong_values(content: Mapping[str, object]) -> dict[str, str]:
     """Return what is wrong with the values of a result.json, by name. Missing and unknown names are not checked."""
-    return {
-        name: f"must have {right} as {name}, got {_cut(content[name])}"
-        for name, (check, right) in _CHECKS.items()
-        if name in content and not check(content[name])
-    }
-
-
-def _cut(value: object) -> str:
-    if isinstance(value, dict | list):
-        return f"a {type(value).__name__} of other content"
-    return repr(value)[:SHOWN]
+    wrong = {}
+    for name, (check, right) in _CHECKS.items():
+        if name in content and not check(value := content[name]):
+            nested = isinstance(value, dict | list)
+            got = f"a {type(value).__name__} of other content" if nested else repr(value)[:SHOWN]
+            wrong[name] = f"must have {right} as {name}, got {got}"
+    return wrong
 
 
 def _is_score(value: object) -> bool:
@@ -84,23 +80,14 @@ def _is_mapping(check: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
-_TEXT = (lambda value: isinstance(value, str), "a text")
-_COUNT = (lambda value: count(value) is not None, "a count")
-_SCORE = (_is_score, "a number or null")
-_SCORES = (_is_mapping(_is_score), "numbers by name")
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "status": (lambda value: value in ENDED if isinstance(value, str) else False, " or ".join(ENDED)),
-    "reason": _TEXT,
-    "metric": _TEXT,
+    "status": (lambda value: isinstance(value, str) and value in ENDED, " or ".join(ENDED)),
     "higher_is_better": (lambda value: isinstance(value, bool), "true or false"),
-    "best": _SCORE,
-    "best_epoch": _COUNT,
-    "validation": _SCORES,
-    "test": _SCORES,
-    "epochs": _COUNT,
-    "steps": _COUNT,
-    "tokens": _COUNT,
-    "parameters": _COUNT,
-    "untrained_loss": _SCORE,
     "seconds": (_is_mapping(is_number), "numbers by name"),
+    **dict.fromkeys(("reason", "metric"), (lambda value: isinstance(value, str), "a text")),
+    **dict.fromkeys(("best", "untrained_loss"), (_is_score, "a number or null")),
+    **dict.fromkeys(("validation", "test"), (_is_mapping(_is_score), "numbers by name")),
+    **dict.fromkeys(
+        ("best_epoch", "epochs", "steps", "tokens", "parameters"), (lambda value: count(value) is not None, "a count")
+    ),
 }

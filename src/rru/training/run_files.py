@@ -78,6 +78,11 @@ class MetricsLine:
         """Whether it has the validation after an epoch."""
         return self.content.get("kind") == "epoch"
 
+    @property
+    def scores(self) -> Epoch:
+        """The scores in a line that closes an epoch."""
+        return Epoch(self.epoch, _scores(self.content.get("validation")), _scores(self.content.get("test")))
+
 
 def is_export(folder: Path) -> bool:
     """Return whether `rru export` made the folder. Version 0.1 wrote a manifest, later ones write config.json."""
@@ -205,13 +210,6 @@ def _line(text: bytes) -> MetricsLine | None:
     if epoch is None or step is None or not isinstance(content.get("kind"), str):
         return None
     return MetricsLine(text, content, epoch, step)
-
-
-def epoch_of(line: MetricsLine) -> Epoch | None:
-    """Return the scores in a line; None if it does not close an epoch."""
-    if not line.closes_epoch:
-        return None
-    return Epoch(line.epoch, _scores(line.content.get("validation")), _scores(line.content.get("test")))
 
 
 def _scores(values: object) -> dict[str, float]:
