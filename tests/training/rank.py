@@ -8,7 +8,7 @@ import torch._dynamo  # every optimiser imports it, for seconds: here that is do
 import torch.distributed as dist
 
 from rru.tasks import MusicTask, ReviewTask, WordTask
-from rru.training import Processes, RAdam, Run, SeenRun, Stepped
+from rru.training import Processes, RAdam, Run, Stepped
 from rru.training.loop import train
 from tests.tasks import small
 from tests.training.toy import CONFIG, Toy, config
@@ -38,9 +38,8 @@ def train_task(name, folder, processes=None, watch=None, stop=lambda: False):
     if processes.first and not (folder / "config.toml").exists():
         Run.create(folder, CONFIG if name == "toy" else config(epochs=2))
     processes.wait()
-    run = Run(folder) if processes.first else SeenRun(folder)
     optimiser = RAdam(model.parameters(), 0.01, clip=1.5)
-    return train(task, model, optimiser, run, watch or (lambda event: None), stop=stop, processes=processes)
+    return train(task, model, optimiser, Run(folder), watch or (lambda event: None), stop=stop, processes=processes)
 
 
 def work(rank, count, meeting, names, root, stop_at=0, die_at=0):

@@ -1,6 +1,6 @@
 """Training: the optimiser, the run folder, and the training loop."""
 
-from rru.training.distributed import Processes, SeenRun, joined
+from rru.training.distributed import Processes, joined
 from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
 from rru.training.folder import Run
@@ -25,7 +25,6 @@ __all__ = [
     "Run",
     "RunError",
     "RunStatus",
-    "SeenRun",
     "Started",
     "Stepped",
     "Watch",

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,9 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rru.tasks import map_state
-from rru.training.checkpoint import Checkpoint, Checkpoints
 from rru.training.errors import RunError
-from rru.training.folder import Run
 
 if TYPE_CHECKING:
     from rru.tasks import Batch, LayerState
@@ -145,44 +142,6 @@ class Processes:
 
     def _bounds(self, sequences: int) -> tuple[int, int]:
         return sequences * self.rank // self.count, sequences * (self.rank + 1) // self.count
-
-
-class SeenRun(Run):
-    """A read-only run folder, for processes other than the first: its write methods do nothing."""
-
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(path)
-        self.checkpoints = _SeenCheckpoints(self.checkpoints.folder)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        yield
-
-    def note_environment(self, epoch: int, step: int) -> dict[str, object]:
-        return {}
-
-    def write_result(self, result: Mapping[str, object]) -> None:
-        pass
-
-    def append(self, line: Mapping[str, object]) -> None:
-        pass
-
-    def keep_lines(self, epoch: int, step: int) -> tuple[int, list[str]]:
-        return 0, []  # only the first process counts lines
-
-    def save_best(self, epoch: int, model: Mapping[str, Tensor], scores: Mapping[str, object]) -> None:
-        pass
-
-    def keep_best(self, epochs: set[int]) -> None:
-        pass
-
-
-class _SeenCheckpoints(Checkpoints):
-    def save(self, checkpoint: Checkpoint) -> None:
-        pass
-
-    def clear(self) -> None:
-        pass
 
 
 @contextmanager

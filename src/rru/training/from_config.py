@@ -17,7 +17,7 @@ from rru.settings.tables import OptimiserSettings
 from rru.tasks import Task
 from rru.training.checkpoint import limited
 from rru.training.denormals import denormals_flushed
-from rru.training.distributed import Processes, SeenRun
+from rru.training.distributed import Processes
 from rru.training.errors import RunError
 from rru.training.events import Ended, Watch
 from rru.training.folder import Run
@@ -119,10 +119,10 @@ def train_config(
         if processes.first:
             run = run or Run.create_or_open(folder, config)
             _write_companions(run, parts)
+        else:
+            watch = watch or (lambda event: None)
         processes.wait()  # until the folder exists
-        if not processes.first:
-            run, watch = SeenRun(folder), watch or (lambda event: None)
-        assert run is not None
+        run = run or Run(folder)
         return train(parts.task, parts.model, parts.optimiser, run, watch, stop=stop, processes=processes)
 
 

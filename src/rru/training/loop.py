@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -61,12 +61,14 @@ def train(
     """
     schedule = run.config.schedule
     cuda = sorted({parameter.device for parameter in model.parameters() if parameter.is_cuda}, key=str)
-    with run.locked(), torch.random.fork_rng(devices=cuda), denormals_flushed():
-        processes = processes or Processes()
+    processes = processes or Processes()
+    lock = run.locked() if processes.first else nullcontext()
+    with lock, torch.random.fork_rng(devices=cuda), denormals_flushed():
         processes.wait()  # until the first has the lock
         if (ended := run.result()) is not None:
             result = ended
-            run.checkpoints.clear()  # in case it was killed before it could remove them
+            if processes.first:
+                run.checkpoints.clear()  # in case it was killed before it could remove them
             if result.best_epoch:
                 model.load_state_dict(run.best(result.best_epoch, limited(model.state_dict())))
         else:
@@ -104,9 +106,10 @@ class _Loop:
             self.run.write_details(details)
         status = RunStatus.DIVERGED if self.progress.diverged else RunStatus.FINISHED
         result = self._result(status, reason, test)
-        self.run.write_result(asdict(result))
-        self.run.keep_best({self.progress.best_epoch})
-        self.run.checkpoints.clear()
+        if self.processes.first:
+            self.run.write_result(asdict(result))
+            self.run.keep_best({self.progress.best_epoch})
+            self.run.checkpoints.clear()
         return result
 
     def _begin(self) -> None:
@@ -118,9 +121,10 @@ class _Loop:
         if checkpoint is not None:
             self._resume(checkpoint)
         position = (-1, -1) if checkpoint is None else (self.progress.epoch, self.progress.step)
-        self.progress.lines, damages = self.run.keep_lines(*position)
-        for damage in damages:
-            self._tell(Notice(damage))
+        if self.processes.first:
+            self.progress.lines, damages = self.run.keep_lines(*position)
+            for damage in damages:
+                self._tell(Notice(damage))
         self.session.model.train()
         if checkpoint is None:
             scores = self._evaluate("valid")
@@ -153,9 +157,10 @@ class _Loop:
             if self.task.metric.key not in self.progress.validation:
                 raise RunError(f"{self.run.path}: the checkpoint lacks the best {self.task.metric.key}")
         self.session.carried = self.processes.own_state(self.session.carried)
-        other = self.run.note_environment(self.progress.epoch, self.progress.step)
-        if named := [name for name in ("versions", "cpu", "accelerator") if name in other]:
-            self._tell(Notice(f"resuming with different {' and '.join(named)}; env.json records both"))
+        if self.processes.first:
+            changed_parts = self.run.note_environment(self.progress.epoch, self.progress.step)
+            if named := [name for name in ("versions", "cpu", "accelerator") if name in changed_parts]:
+                self._tell(Notice(f"resuming with different {' and '.join(named)}; env.json records both"))
         digits = "results may differ in the last digits"
         self._compare(checkpoint, "threads", torch.get_num_threads(), digits)
         self._compare(checkpoint, "processes", self.processes.count, f"{digits}, and dropout masks differ")
@@ -236,8 +241,10 @@ class _Loop:
             progress.diverged = f"validation after epoch {progress.epoch} gave {score}"
         elif not progress.best_epoch or self.task.better(scores, progress.validation):
             progress.best_epoch, progress.validation = progress.epoch, dict(scores)
-            with progress.timed("saving"), self.session.evaluated_weights():
-                self.run.save_best(progress.epoch, self.session.model.state_dict(), {"epoch": progress.epoch, **scores})
+            if self.processes.first:
+                with progress.timed("saving"), self.session.evaluated_weights():
+                    weights = self.session.model.state_dict()
+                    self.run.save_best(progress.epoch, weights, {"epoch": progress.epoch, **scores})
         line = {"kind": "epoch", "epoch": progress.epoch, "step": progress.step, "train_loss": train_loss}
         self._line({**line, "validation": scores, "best_epoch": progress.best_epoch, **tested})
         self._save()
@@ -268,14 +275,16 @@ class _Loop:
             carried = self.processes.whole_state(self.session.carried)
             checkpoint = self.session.checkpoint(carried)
             checkpoint.state.update(processes=self.processes.count, config=self.run.tables)
-            self.run.checkpoints.save(checkpoint)
-        self.run.keep_best({self.saved_best, self.progress.best_epoch})  # for the previous checkpoint and this one
+            if self.processes.first:
+                self.run.checkpoints.save(checkpoint)
+                self.run.keep_best({self.saved_best, self.progress.best_epoch})  # for the last checkpoint and this one
         self.saved_best = self.progress.best_epoch
         self.last_save = time.monotonic()
 
     def _line(self, line: Mapping[str, object]) -> None:
         self._tick()
-        self.run.append({**line, "tokens": self.progress.tokens, "seconds": self.progress.seconds["total"]})
+        if self.processes.first:
+            self.run.append({**line, "tokens": self.progress.tokens, "seconds": self.progress.seconds["total"]})
         self.progress.lines += 1
 
     def _tick(self) -> None:
