@@ -66,14 +66,10 @@ class Declared:
         name = name or self.name
         if value is None and type(None) in self.kinds:
             return None
-        if isinstance(value, bool):
-            if bool not in self.kinds:
+        if isinstance(value, bool | str):
+            if (bool if isinstance(value, bool) else str) not in self.kinds:
                 raise TypeError(f"{name} must be {self.described}, got {value!r}")
-            return value
-        if isinstance(value, str):
-            if str not in self.kinds:
-                raise TypeError(f"{name} must be {self.described}, got {value!r}")
-            if self.option.choices and value not in self.option.choices:
+            if isinstance(value, str) and self.option.choices and value not in self.option.choices:
                 raise ValueError(f"{name} must be {self.described}, got {value!r}")
             return value
         if isinstance(value, int) and abs(value) >= _INT64_LIMIT:

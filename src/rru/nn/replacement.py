@@ -1,5 +1,6 @@
 """Replace the nn.LSTM and nn.GRU layers of a model with RRUs, without changing the model's code."""
 
+import bisect
 import functools
 from collections.abc import Callable
 from typing import Any, TypeGuard
@@ -106,12 +107,12 @@ class Replacement(nn.Module):
 
 def _largest_expansion(build: Callable[..., RRU], budget: int) -> float:
     """Return the largest expansion, up to the default, whose RRU fits the parameter budget; in steps of 1/1024."""
-    fits, exceeds = 0, round(RRU.cell_class.arguments["expansion"].default * 1024) + 1
-    while exceeds - fits > 1:
-        middle = (fits + exceeds) // 2
+
+    def parameters(steps: int) -> int:
         try:
-            within = count_parameters(build(expansion=middle / 1024, device="meta")) <= budget
+            return count_parameters(build(expansion=steps / 1024, device="meta"))
         except ValueError:  # too small for a single unit
-            within = True
-        fits, exceeds = (middle, exceeds) if within else (fits, middle)
-    return fits / 1024
+            return 0
+
+    most = round(RRU.cell_class.arguments["expansion"].default * 1024)
+    return bisect.bisect_right(range(1, most + 1), budget, key=parameters) / 1024

@@ -1,5 +1,6 @@
 """Count parameters, and find the hidden size that fits a parameter budget."""
 
+import bisect
 from collections.abc import Callable
 
 import torch
@@ -53,10 +54,7 @@ def hidden_size_for(budget: int, build: Callable[[int], nn.Module]) -> int:
             raise ValueError(
                 f"build must use the hidden size it is given: at {fits} the model still fits a budget of {budget}"
             )
-    while exceeds - fits > 1:
-        middle = (fits + exceeds) // 2
-        fits, exceeds = (middle, exceeds) if parameters(middle) <= budget else (fits, middle)
-    return fits
+    return bisect.bisect_right(range(exceeds), budget, lo=fits + 1, key=parameters) - 1
 
 
 def _smallest(parameters: Callable[[int], int], budget: int) -> int:
@@ -74,7 +72,4 @@ def _smallest(parameters: Callable[[int], int], budget: int) -> int:
         refused, built = built, 2 * built
         if refused > budget:
             raise error
-    while built - refused > 1:
-        middle = (refused + built) // 2
-        refused, built = (middle, built) if refusal(middle) else (refused, middle)
-    return built
+    return bisect.bisect_left(range(built), True, lo=refused + 1, key=lambda size: refusal(size) is None)
