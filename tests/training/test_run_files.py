@@ -28,8 +28,8 @@ NAMES = {value for value in vars(run_files).values() if isinstance(value, str) a
 OPENERS = {"open", "read_bytes", "read_text", "fdopen", "memmap"}
 MAY_OPEN = {  # outside rru.files and rru.data, and what they open
     "experiments/search/journal.py": "the journal of a study, checked to be a file of limited size",
-    "inference/classifying.py": "a picture, from bytes",
     "inference/sound.py": "a sound, in memory",
+    "kinds/images.py": "a picture, from bytes",
     "settings/user_cells.py": "the cells that the user names",
     "training/environment.py": "/proc/cpuinfo",
 }

@@ -38,23 +38,19 @@ class Lock:
     def acquire(self) -> None:
         """Take the lock; raise `Locked` if another process holds it until the timeout."""
         try:
-            self._descriptor = self._acquired()
+            descriptor = _open(self.path, os.O_RDWR | os.O_CREAT)
+            try:
+                if not _lock(descriptor, self.timeout):
+                    raise Locked(self.path, _owner(descriptor))
+                os.ftruncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                os.write(descriptor, b" " * _PID_AT + str(os.getpid()).encode())
+            except BaseException:
+                os.close(descriptor)
+                raise
         except OSError as error:
             raise cannot_write(self.path, error) from error
-
-    def _acquired(self) -> int:
-        """Open and lock the file, write this process's id to it, and return the file descriptor."""
-        descriptor = _open(self.path, os.O_RDWR | os.O_CREAT)
-        try:
-            if not _lock(descriptor, self.timeout):
-                raise Locked(self.path, _owner(descriptor))
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, b" " * _PID_AT + str(os.getpid()).encode())
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        self._descriptor = descriptor
 
     def release(self) -> None:
         """Release the lock. Do nothing if it is not held."""

@@ -94,11 +94,6 @@ def has_config(folder: Path) -> bool:
     return (folder / CONFIG).exists()
 
 
-def has_result(folder: Path) -> bool:
-    """Return whether a run has ended."""
-    return (folder / RESULT).exists()
-
-
 def last_change(folder: Path) -> float | None:
     """Return when a run was last changed, in seconds since 1970; None if it is gone."""
     times = []

@@ -72,22 +72,12 @@ class Proposals:
                     study.add_trial(trial)
         return self.trials()
 
-    def tell(self, number: int, value: float | None) -> None:
-        """End a trial and record its value.
-
-        **Arguments:**
-
-        - `number`: the number of the trial.
-        - `value`: its value; infinite if it diverged, None if it was pruned.
-        """
-        if value is None:
-            self._load().tell(number, state=TrialState.PRUNED)
+    def tell(self, number: int, outcome: float | TrialState) -> None:
+        """End a trial with its value, infinite if it diverged; or with the state `PRUNED` or `FAIL`."""
+        if isinstance(outcome, TrialState):
+            self._load().tell(number, state=outcome)
         else:
-            self._load().tell(number, value)
-
-    def fail(self, number: int) -> None:
-        """End a trial that cannot be run."""
-        self._load().tell(number, state=TrialState.FAIL)
+            self._load().tell(number, outcome)
 
     def earlier(self, number: int) -> list[FrozenTrial]:
         """Return the trials of all generations before that of the given trial."""

@@ -34,7 +34,7 @@ from rru.settings import Config, presets
 from rru.settings.ranges import ranges
 from rru.training import Evaluated, Event, Notice, Result, Run, RunError, RunStatus, run_folder, train_config
 from rru.training.from_config import Place
-from rru.training.run_files import has_result
+from rru.training.run_files import RESULT
 
 POLL = 0.2  # seconds between checks for trials that other processes have finished
 
@@ -150,10 +150,7 @@ class Study:
         return result
 
     def importances(self) -> dict[str, float]:
-        """Return the importance of each setting for being in the best quarter of trials, summing to 1.
-
-        Empty if it cannot be computed.
-        """
+        """Return the importance of each setting; see `Proposals.importances`."""
         return self._proposals.importances()
 
     def run(
@@ -215,7 +212,7 @@ class Study:
         """Run a trial and record its value. A stopped trial records nothing and stays open."""
         watch(TrialChanged(trial))
         config, folder = self.config_of(trial), self.run_of(trial)
-        ended = has_result(folder)
+        ended = (folder / RESULT).exists()
         pruner = self._pruner(trial, ended) if self.prune else None
 
         def see(event: Event) -> None:
@@ -226,21 +223,20 @@ class Study:
         def pruned() -> bool:
             return pruner is not None and pruner.prunes
 
-        value = None
+        outcome: float | TrialState = TrialState.PRUNED
         if not (ended and pruned()):
             try:
                 result = train_config(
                     config, folder, data_dir=data_dir, device=device, watch=see, stop=lambda: stop() or pruned()
                 )
             except BudgetError as error:
-                self._proposals.fail(trial.number)
                 watch(Notice(f"the model of trial {trial.number} does not fit its budget: {error}"))
-                watch(TrialChanged(self.trials()[trial.number]))
-                return
-            if result.status == RunStatus.STOPPED and not pruned():
-                return
-            value = _value(result)
-        self._proposals.tell(trial.number, value)
+                outcome = TrialState.FAIL
+            else:
+                if result.status == RunStatus.STOPPED and not pruned():
+                    return
+                outcome = _outcome(result)
+        self._proposals.tell(trial.number, outcome)
         watch(TrialChanged(self.trials()[trial.number]))
 
     def _pruner(self, trial: Trial, ended: bool) -> Pruner:
@@ -270,10 +266,10 @@ def _trial(frozen: FrozenTrial) -> Trial:
     return Trial(frozen.number, frozen.params, status, value)
 
 
-def _value(result: Result) -> float | None:
-    """Return the value to record for a run: infinitely bad if it diverged, None if it was pruned."""
+def _outcome(result: Result) -> float | TrialState:
+    """Return what to record for a run: infinitely bad if it diverged, `PRUNED` if it was stopped."""
     if result.status == RunStatus.STOPPED:
-        return None
+        return TrialState.PRUNED
     if result.status == RunStatus.DIVERGED or result.best is None:
         return -math.inf if result.higher_is_better else math.inf
     return result.best
