@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, overload
 
 from rru.data import bach, folder, images
-from rru.data.cache import prepared
+from rru.data.cache import cached, source_hash
 from rru.data.catalogue import CATALOGUE, DataSet, RemoteFile, data_set
 from rru.data.errors import DataError, MissingData
 from rru.data.folder import Found, Part, cache_dir, data_dir, find, present
@@ -136,17 +136,18 @@ def load(name: str, data_dir: Place = None, **options: bool) -> Loaded:
     **Raises:** `MissingData` if the files are not in the data folder, `DataError` if they cannot be used.
     """
     dataset = data_set(name)
-    form = format_of(dataset.kind)
-    known = {"verify": True, **form.set_options}
+    reader = format_of(dataset.kind)
+    known = {"verify": True, **reader.set_options}
     for option, value in options.items():
         if option not in known or not isinstance(value, bool):
             raise TypeError(f"{name} takes the options {' and '.join(known)}, True or False; got {option}={value!r}")
     if dataset.embedded:
         return bach.load()
     files = find(dataset, folder.data_dir(data_dir))
-    chosen, prepare = known | options, form.prepare_set
+    chosen, prepare = known | options, reader.prepare_set
     assert prepare is not None  # every kind of the catalogue has it
     view_of = dataset.view_of
     source = view_of if view_of and dataset.kind == CATALOGUE[view_of].kind else dataset.name
-    loaded: Loaded = form.from_prepared(prepared(source, files.paths, chosen, lambda: prepare(files, chosen)))
+    key = [[source_hash(path) for path in files.paths], sorted(chosen.items())]
+    loaded: Loaded = reader.from_prepared(cached(source, key, lambda: prepare(files, chosen)))
     return loaded

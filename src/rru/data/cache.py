@@ -35,9 +35,7 @@ class Prepared:
     about: Mapping[str, Any]
 
 
-def prepared(
-    name: str, sources: Sequence[Path], options: Mapping[str, bool], build: Callable[[], Prepared]
-) -> Prepared:
+def cached(name: str, key: Sequence[object], build: Callable[[], Prepared]) -> Prepared:
     """Return the arrays that `build` makes, from the cache if they are there and intact.
 
     Warn if the arrays cannot be written to the cache.
@@ -45,19 +43,8 @@ def prepared(
     **Arguments:**
 
     - `name`: the data set.
-    - `sources`: the files or folders that `build` reads. If one changes, the arrays are built again.
-    - `options`: other settings that `build` depends on.
+    - `key`: everything that `build` depends on, as JSON values. If it changes, the arrays are built again.
     - `build`: makes the arrays.
-    """
-    root = cache_dir() / "prepared"
-    return cached(name, [[_source_hash(path, root) for path in sources], sorted(options.items())], build)
-
-
-def cached(name: str, key: Sequence[object], build: Callable[[], Prepared]) -> Prepared:
-    """Return the arrays that `build` makes, from the cache if they are there and intact.
-
-    **Arguments:** `name`: the data set; `key`: everything that `build` depends on, as JSON values; `build`: see
-    `prepared`.
     """
     text = json.dumps([VERSION, *key])
     folder = cache_dir() / "prepared" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
@@ -132,7 +119,7 @@ def _checksum(array: NDArray[np.generic]) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def _source_hash(path: Path, root: Path) -> str:
+def source_hash(path: Path) -> str:
     """Hash the content of a file, or the listing of a folder. File hashes are cached by path, size and time."""
     path = path.resolve()
     if path.is_dir():
@@ -142,7 +129,7 @@ def _source_hash(path: Path, root: Path) -> str:
     if state.st_size > SOURCE_LIMIT:
         raise DataError(path, f"has {state.st_size} bytes, more than the limit of {SOURCE_LIMIT}")
     stamp = [str(path), state.st_size, state.st_mtime_ns, state.st_ino]
-    note = root / "sources" / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:20]}.json"
+    note = cache_dir() / "prepared" / "sources" / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:20]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         known = json.loads(note.read_bytes())
         if known["stamp"] == stamp and isinstance(known["sha256"], str):

@@ -39,27 +39,17 @@ def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None, *, 
     """
     if not force and present(data_set, folder) is not None:
         return []
-    wanted = [file for file in data_set.files if force or not (folder / file.path).exists()]
-    wanted = [file for file in wanted if not _as_published(file, folder / file.path)]
-    for file in wanted:
-        _download(file, folder / file.path, progress or _no_progress)
-    return [folder / file.path for file in wanted]
-
-
-def _no_progress(file: RemoteFile, done: int, total: int | None) -> None:
-    pass
-
-
-def _as_published(file: RemoteFile, path: Path) -> bool:
-    return path.is_file() and bool(pooch.hashes.hash_matches(path, file.hash))
-
-
-def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
-    """Download one file atomically, through a temporary file in the same folder."""
-    transfer = _Transfer(file, path, progress)
-    with _data_errors(transfer), _new_folder(path.parent), _quiet(pooch.get_logger()):
-        # pooch creates a temporary file, calls `transfer` to fill it, checks the hash and renames it
-        pooch.retrieve(file.url, file.hash, fname=path.name, path=path.parent, downloader=transfer)
+    downloaded = []
+    for file in data_set.files:
+        path = folder / file.path
+        if (path.exists() and not force) or (path.is_file() and pooch.hashes.hash_matches(path, file.hash)):
+            continue
+        transfer = _Transfer(file, path, progress or (lambda file, received, total: None))
+        with _data_errors(transfer), _new_folder(path.parent), _quiet(pooch.get_logger()):
+            # pooch creates a temporary file, calls `transfer` to fill it, checks the hash and renames it
+            pooch.retrieve(file.url, file.hash, fname=path.name, path=path.parent, downloader=transfer)
+        downloaded.append(path)
+    return downloaded
 
 
 class _Transfer:

@@ -25,9 +25,10 @@ def prepare(files: Found, options: Mapping[str, bool]) -> Prepared:
         _check(images, labels, arrays[f"{split}_images"], arrays[f"{split}_labels"])
     if (count := len(arrays["train_labels"])) <= VALID_IMAGES:
         raise DataError(files.parts[0].path, f"must have more than {VALID_IMAGES} images to be split, got {count}")
-    if options["verify"]:
-        for part in files.parts:
-            _check_content(part)
+    for part in files.parts if options["verify"] else ():
+        expected = part.remote.content
+        if expected and (got := content_hash(part, expected.partition(":")[0])) != expected:
+            raise DataError(part.path, f"is not {part.remote.name}: hash of the content must be {expected}, got {got}")
     return Prepared(arrays, {})
 
 
@@ -47,12 +48,6 @@ def _check(images: Part, labels: Part, pixels: NDArray[np.uint8], digits: NDArra
     if len(digits) and digits.max() > 9:
         index = int(np.argmax(digits > 9))
         raise DataError(labels.path, f"labels must be 0 to 9, got {digits[index]}", f"offset {8 + index}")
-
-
-def _check_content(part: Part) -> None:
-    expected = part.remote.content
-    if expected and (got := content_hash(part, expected.partition(":")[0])) != expected:
-        raise DataError(part.path, f"is not {part.remote.name}: hash of the content must be {expected}, got {got}")
 
 
 FORMAT = Format("images", "images of digits", from_prepared, prepare_set=prepare)

@@ -1,9 +1,9 @@
 """Read MIDI files as piano rolls. Safe for untrusted files."""
 
 import io
+import itertools
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,11 @@ def notes_in(content: bytes, file: Path | str) -> Notes:
     try:
         parsed = mido.MidiFile(file=io.BytesIO(content), clip=True)
         ticks = int(parsed.ticks_per_beat)
-        messages = [message for number, track in enumerate(parsed.tracks) for message in _timed(track, number)]
+        messages: list[Timed] = [
+            (tick, number, message)
+            for number, track in enumerate(parsed.tracks)
+            for tick, message in zip(itertools.accumulate(message.time for message in track), track, strict=True)
+        ]
     except Exception as error:  # mido raises any exception for damaged files
         reason = str(error) or "truncated"
         raise DataError(file, f"is not a valid MIDI file ({type(error).__name__}: {reason})") from error
@@ -164,12 +168,3 @@ def _held(messages: list[Timed]) -> list[tuple[int, float, float]]:
             open_notes[key] = time
     last = max((time for time, _, _ in messages), default=0)
     return held + [(note, start, last) for (_, _, note), start in open_notes.items()]
-
-
-def _timed(track: Iterable[Any], number: int) -> list[Timed]:
-    """Return a track's messages, each with the tick it is at and the track's number."""
-    now, timed = 0.0, []
-    for message in track:
-        now += message.time
-        timed.append((now, number, message))
-    return timed
