@@ -25,16 +25,16 @@ def evaluated(epoch):
 def shown(terminal):
     """A run's bars, with a clock that goes on by a second at each event."""
     seconds = [0.0]
-    with display.watched() as watch:
-        watch.bars.get_time = lambda: seconds[0]
-        for task in watch.bars.tasks:
-            task._get_time = watch.bars.get_time
+    with display.RunBars() as watch:
+        watch.get_time = lambda: seconds[0]
+        for task in watch.tasks:
+            task._get_time = watch.get_time
 
         def show(*events):
             for event in events:
                 seconds[0] += 1
                 watch(event)
-            return watch.bars
+            return watch
 
         yield show
 
@@ -54,10 +54,10 @@ def test_time_left_ignores_work_before_resuming(shown):
 
 
 def test_bars_are_removed_at_the_end(terminal):
-    with display.watched() as watch:
+    with display.RunBars() as watch:
         for event in (STARTED, *steps(1), evaluated(1)):
             watch(event)
-        watch.bars.refresh()
+        watch.refresh()
         assert any("━" in line for line in screen(terminal.file.getvalue(), 100))
     assert not any("━" in line for line in screen(terminal.file.getvalue(), 100))
 
@@ -90,7 +90,7 @@ def test_ctrl_c_leaves_no_bar_and_resuming_prints_the_same_loss(tmp_path):
 
 
 def test_redirected_output_has_every_line(terminal, capsys):
-    with display.watched() as watch:
+    with display.RunBars() as watch:
         watch(STARTED)
     assert "1,000 parameters" in capsys.readouterr().out
 

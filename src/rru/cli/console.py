@@ -5,7 +5,6 @@ import shlex
 import unicodedata
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -29,16 +28,13 @@ def plain_errors() -> Iterator[None]:
         err.print("stopped", style="red")
         raise typer.Exit(130) from None
     except (DataError, FileError, MissingExtraError, ValueError, OSError) as error:
-        _fail(str(error))
+        fail(str(error))
+        raise typer.Exit(1) from None
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's wording
             raise
-        _fail("not enough memory for this model and its batches" + (f" ({error})" if str(error) else ""))
-
-
-def _fail(message: str) -> NoReturn:
-    fail(message)
-    raise typer.Exit(1) from None
+        fail("not enough memory for this model and its batches" + (f" ({error})" if str(error) else ""))
+        raise typer.Exit(1) from None
 
 
 def fail(message: str) -> None:

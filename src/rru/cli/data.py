@@ -12,8 +12,8 @@ from rich.text import Text
 
 from rru.cli.console import err, line, out, plain_errors
 from rru.cli.display import download_bars, file_bar
-from rru.cli.own import Given, show_data, show_settings, with_own_data
-from rru.data import CATALOGUE, DataSet, RemoteFile, data_dir, data_set, from_path, present
+from rru.cli.own import Given, show_settings, shown_data, with_own_data
+from rru.data import CATALOGUE, DataSet, RemoteFile, data_dir, data_set, present
 from rru.data.fetch import fetch as fetch_files
 from rru.data.verify import FileCheck
 from rru.data.verify import verify as verify_files
@@ -85,8 +85,7 @@ def inspect(
 ) -> None:
     """Show how your own file or folder is understood: its kind, size, vocabulary, columns and split."""
     with plain_errors():
-        data = from_path(path, **given.options)
-        show_data(data)
+        data = shown_data(path, given.options)
         show_settings(presets.load(data), presets.names(data)[0])
 
 

@@ -1,6 +1,6 @@
 """`rru demo`: the four cells learn Bach chorales, side by side."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -40,7 +40,8 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
         budget = configs["rru"].model.budget
         line(f"Four cells learn Bach chorales, with {budget:,} parameters each (seed {seed}).")
         folders = {cell: run_folder(config, root) for cell, config in configs.items()}
-        results = {cell: result for cell, folder in folders.items() if (result := _result(folder))}
+        begun = {cell: Run(folder) for cell, folder in folders.items() if has_config(folder)}
+        results = {cell: result for cell, run in begun.items() if (result := run.result())}
         if results:
             line(f"Trained before: {', '.join(results)}.")
         with stop_on_signals(warn_stopping) as stop, TrainingBars() as bars:
@@ -56,14 +57,11 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
             line("Stopped. Run `rru demo` again to resume.")
             raise typer.Exit(130)
         _show(results, {cell: Run(folder) for cell, folder in folders.items()})
-        files = {"runs": [str(folder) for folder in folders.values()], "music": _compose(results, folders)}
+        music = _compose(results, folders)
         report.write([root], root / "report.html")
-        _show_files({**files, "page": [str(root / "report.html")]})
-
-
-def _result(folder: Path) -> Result | None:
-    """Return the result of a run, or None if it has not ended."""
-    return Run(folder).result() if has_config(folder) else None
+        for name, paths in {"runs": folders.values(), "music": music, "page": [root / "report.html"]}.items():
+            for number, path in enumerate(paths):
+                line(f"{'' if number else name:<7}{path}")
 
 
 def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
@@ -79,7 +77,11 @@ def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
 
 def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
     """Print a table of the results, best first, and the learning curves."""
-    curves = {cell: _curve(run) for cell, run in runs.items()}
+    # The finite validation NLLs, the untrained model's first, then one per epoch.
+    curves = {
+        cell: [epoch.validation["nll"] for epoch in run.epochs() if "nll" in epoch.validation]
+        for cell, run in runs.items()
+    }
     known = [value for curve in curves.values() for value in curve[1 + len(curve) // FIRST :]]
     best = min((nll for result in results.values() if (nll := _nll(result)) is not None), default=0.0)
     table = Table(box=box.SIMPLE_HEAD)
@@ -88,16 +90,10 @@ def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
         table.add_column(name, justify="right")
     for cell, result in sorted(results.items(), key=lambda item: (_nll(item[1]) is None, _nll(item[1]) or 0.0)):
         nll = _nll(result)
-        shown = result.status if nll is None else f"{nll:.3f}"
         style = "bold green" if nll == best else ""
-        took = formatting.duration(seconds(result))
-        table.add_row(
-            Text(cell, style),
-            Text(shown, style),
-            f"{result.parameters:,}",
-            took,
-            f"{result.best_epoch} of {result.epochs}",
-        )
+        names = Text(cell, style), Text(result.status if nll is None else f"{nll:.3f}", style)
+        numbers = formatting.duration(seconds(result)), f"{result.best_epoch} of {result.epochs}"
+        table.add_row(*names, f"{result.parameters:,}", *numbers)
     out.print(table)
     prose(
         "NLL is the negative log-likelihood of the next notes, in nats per step; lower is better. "
@@ -109,7 +105,7 @@ def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
             line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
 
 
-def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> list[str]:
+def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> Sequence[Path]:
     """Compose sixteen bars with the best cell, in its run's folder. Return the files."""
     scores = {cell: nll for cell, result in results.items() if (nll := _nll(result)) is not None}
     if not scores:
@@ -120,24 +116,12 @@ def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> list
     files = score.write(piece, own_folder(folders[best] / "music") / "chorale.mid")
     line(f"{best} continued two bars of a chorale it has never seen; listen to {files[-1].name}.")
     line(f"To compose more: rru compose {folders[best]}")
-    return [str(file) for file in files]
+    return files
 
 
 def _nll(result: Result) -> float | None:
     """Return the test score; None if there is none, or if it was not finite."""
     return result.test.get("nll")
-
-
-def _show_files(files: Mapping[str, list[str]]) -> None:
-    """Print paths, each on its own line."""
-    for name, paths in files.items():
-        for number, path in enumerate(paths):
-            line(f"{'' if number else name:<7}{path}")
-
-
-def _curve(run: Run) -> list[float]:
-    """Return the finite validation NLLs, the untrained model's first, then one per epoch."""
-    return [epoch.validation["nll"] for epoch in run.epochs() if "nll" in epoch.validation]
 
 
 def sparkline(values: list[float], low: float, high: float) -> str:

@@ -1,8 +1,7 @@
 """Show training: bars in a terminal, else one line per epoch."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -24,7 +23,7 @@ from rich.text import Text
 from rru.cli.console import Bars, err, line, warn
 from rru.report.formatting import clock, counted, duration, score
 from rru.tasks import verdict
-from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped, Watch
+from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped
 
 MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
 
@@ -101,16 +100,12 @@ def file_bar() -> Bars:
     return Bars(BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
 
 
-@contextmanager
-def watched() -> Iterator[Watch]:
-    """Yield a watcher that shows one run: a bar for its epochs and one for the steps of the current epoch."""
-    with TrainingBars() as bars:
-        yield _RunBars(bars)
+class RunBars(TrainingBars):
+    """A watcher that shows one run: a bar for its epochs and one for the steps of the current epoch."""
 
-
-class _RunBars:
-    def __init__(self, bars: TrainingBars) -> None:
-        self.bars, self.metric = bars, "loss"
+    def __init__(self) -> None:
+        super().__init__()
+        self.metric = "loss"
         self.epochs: TaskID | None = None
         self.steps: TaskID | None = None
         self.smooth: float | None = None
@@ -127,7 +122,7 @@ class _RunBars:
             case Notice():
                 warn(event.message)
             case Ended():
-                self.bars.stop()
+                self.stop()
 
     def _start(self, event: Started) -> None:
         line(f"{event.parameters:,} parameters; validation loss before training {score(event.untrained_loss)}")
@@ -135,7 +130,7 @@ class _RunBars:
             line(f"resuming after {counted(event.step, 'step')} ({counted(event.epoch, 'epoch')})")
         line(f"at most {event.epochs:,} epochs; ends after {event.patience} epochs without improvement")
         self.metric = event.metric
-        self.epochs = self.bars.add("epochs", event.epochs, before=event.epoch, bound="≤ ")
+        self.epochs = self.add("epochs", event.epochs, before=event.epoch, bound="≤ ")
         self._restart_clock()
 
     def _restart_clock(self) -> None:
@@ -144,9 +139,9 @@ class _RunBars:
     def _step(self, event: Stepped) -> None:
         assert self.epochs is not None
         if self.steps is None:
-            self.steps = self.bars.add("steps")
+            self.steps = self.add("steps")
         if not self.seen:  # the first of an epoch, or since the run was resumed
-            self.bars.reset(self.steps, total=event.steps, completed=event.index - 1, before=event.index - 1, says="")
+            self.reset(self.steps, total=event.steps, completed=event.index - 1, before=event.index - 1, says="")
         self.smooth = event.loss if self.smooth is None else 0.9 * self.smooth + 0.1 * event.loss
         self.seen += 1
         self.tokens += event.tokens
@@ -154,15 +149,15 @@ class _RunBars:
         says = f"loss {score(self.smooth, 3)}, {self.tokens / spent:,.0f} tokens/s"
         if event.index == event.steps:
             says = "validating"
-        self.bars.update(self.steps, completed=event.index, says=says)
-        self.bars.update(self.epochs, completed=event.epoch - 1 + event.index / event.steps)
+        self.update(self.steps, completed=event.index, says=says)
+        self.update(self.epochs, completed=event.epoch - 1 + event.index / event.steps)
 
     def _epoch(self, event: Evaluated) -> None:
         value, digits = event.validation[self.metric], 3 if err.is_terminal else 4
         now = f"{self.metric} {score(value, digits)}"
         best = f"best {score(event.best, digits)} (epoch {event.best_epoch})" if event.best_epoch else "none better yet"
         assert self.epochs is not None
-        self.bars.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
+        self.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
         if not err.is_terminal:
             line(f"epoch {event.epoch}: train loss {score(event.train_loss)}, validation {now}, {best}")
         self._restart_clock()  # exclude validation from the speed of steps

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from rru.cli.options import spread
 from rru.data import CATALOGUE, DataError, OwnData, from_path
 from rru.kinds import reading_options
 from rru.nn.options import Declared
-from rru.settings import Config, presets
+from rru.settings import Config
 from rru.suggestions import did_you_mean
 
 PANEL = "Your own data"
@@ -22,8 +22,6 @@ _BY = Annotated[
 _SPLIT = "A file or folder to {} on. Default: a tenth of the data."
 _VALID = Annotated[Path | None, typer.Option(help=_SPLIT.format("validate"), rich_help_panel=PANEL)]
 _TEST = Annotated[Path | None, typer.Option(help=_SPLIT.format("test"), rich_help_panel=PANEL)]
-
-
 _TRANSPOSE = Annotated[
     int | None,
     typer.Option(
@@ -46,17 +44,17 @@ class Given:
     @property
     def arguments(self) -> list[str]:
         """The options as a command's arguments."""
-        found: list[str] = []
+        words: list[str] = []
         for name, value in self.options.items():
             option = name.replace("_", "-")
             if isinstance(value, bool):
-                found.append(f"--{option}" if value else f"--no-{option}")
+                words.append(f"--{option}" if value else f"--no-{option}")
             else:
-                found += [f"--{option}", str(value)]
-        return found
+                words += [f"--{option}", str(value)]
+        return words
 
     def task(self, name: str) -> str | OwnData:
-        """Return the task of a command: the name of a data set, or own data if there is a file or folder of the name.
+        """Return the task of a command: the name of a data set, or the own data in a file or folder, which is printed.
 
         A name of the catalogue is a file only if it is written with a folder or a suffix, such as ./bach or bach.txt.
         """
@@ -67,7 +65,7 @@ class Given:
             self.refuse(name)
             return name
         if path.exists():
-            return from_path(path, **self.options)
+            return shown_data(path, self.options)
         if path.suffix or "/" in name:
             raise DataError(path, "does not exist")
         hint = did_you_mean(name, CATALOGUE)
@@ -82,27 +80,28 @@ class Given:
 def with_own_data(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of own data to a command, which gets them as its argument `given`."""
     extra = {"by": _BY, "valid": _VALID, "test": _TEST, "transpose": _TRANSPOSE} | {
-        name: _option(one) for name, one in reading_options().items()
+        name: _option(declared) for name, declared in reading_options().items()
     }
-
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = [inspect.Parameter(name, keyword, default=None, annotation=hint) for name, hint in extra.items()]
     return spread(command, "given", options, lambda **values: Given(values))
 
 
-def _option(one: Declared) -> object:
+def _option(declared: Declared) -> object:
     """Return the annotation of a command's option, from the declaration of a setting."""
-    kind = next(kind for kind in one.kinds if kind is not type(None))
-    about = one.option.about[0].upper() + one.option.about[1:]
-    choices = f": {' or '.join(one.option.choices)}" if one.option.choices else ""
-    return Annotated[kind | None, typer.Option(help=f"{about}{choices}.", rich_help_panel=PANEL)]
+    kind = next(kind for kind in declared.kinds if kind is not type(None))
+    text = declared.option.about[0].upper() + declared.option.about[1:]
+    choices = f": {' or '.join(declared.option.choices)}" if declared.option.choices else ""
+    return Annotated[kind | None, typer.Option(help=f"{text}{choices}.", rich_help_panel=PANEL)]
 
 
-def show_data(own: OwnData) -> None:
-    """Print what was understood of own data."""
-    line(own.summary)
-    for note in own.notes:
+def shown_data(path: Path | str, options: Mapping[str, Any]) -> OwnData:
+    """Read own data, and print what was understood of it."""
+    data = from_path(path, **options)
+    line(data.summary)
+    for note in data.notes:
         warn(f"  {note}")
+    return data
 
 
 def show_settings(config: Config, preset: str) -> None:
@@ -120,8 +119,3 @@ SHOWN = (
     "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr", "epochs",
     "patience",
 )  # fmt: skip
-
-
-def chosen_preset(task: str | OwnData, preset: str | None) -> str:
-    """Return the preset to use: the one given, or the first that the task has."""
-    return presets.names(task)[0] if preset is None else preset

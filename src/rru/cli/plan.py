@@ -13,11 +13,10 @@ import typer
 from rru.cli.console import line, out, plain_errors, prose, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.options import spread
-from rru.cli.own import PANEL, Given, show_data, with_own_data
+from rru.cli.own import PANEL, Given, shown_data, with_own_data
 from rru.cli.plan_bars import PlanBars
-from rru.cli.plan_view import PlanView, fits, show_errors
+from rru.cli.plan_view import MAX_ROWS, PlanView, show_errors
 from rru.cli.train import ROOT, Device, Root
-from rru.data import from_path
 from rru.experiments import plans
 from rru.experiments.plans import Plan
 from rru.experiments.running import Outcome, to_do, workers
@@ -87,9 +86,8 @@ class Choice:
             presets.choice("plan with --data", name, (plans.COMPARE,))
             if tasks is not None:
                 raise ValueError(f"--tasks is for the plans of the paper, not with --data; got {self.tasks!r}")
-            own = from_path(self.data, **given.options)
-            show_data(own)
-            return plans.compare(own, self.preset, cells=cells, seeds=seeds, changes=given.changes)
+            data = shown_data(self.data, given.options)
+            return plans.compare(data, self.preset, cells=cells, seeds=seeds, changes=given.changes)
         given.refuse(f"the plan {name}")
         if given.changes:
             raise ValueError(f"--transpose is only for your own data, not for the plan {name}")
@@ -130,7 +128,7 @@ def plan(
             return
         states = view.look()
         line(view.heading, style="bold")
-        out.print(view.table(states) if every_run or fits(states) else view.summary(states))
+        out.print(view.table(states) if every_run or len(states) <= MAX_ROWS else view.summary(states))
         names = [planned.name for planned in view.plan.runs]
         show_errors({name: state.message for name, state in zip(names, states, strict=True) if state.message})
         for text in view.left(states):

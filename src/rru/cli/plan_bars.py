@@ -1,7 +1,5 @@
 """Show the runs of a plan while they train: bars in a terminal, else one line per run."""
 
-from types import TracebackType
-
 from rich.progress import TaskID
 
 from rru.cli.console import err, line, warn
@@ -14,26 +12,19 @@ from rru.training import Event, Notice, RunStatus, Started
 LONG = 100  # characters of a message; the full message is shown at the end
 
 
-class PlanBars:
+class PlanBars(TrainingBars):
     """Show a bar for all runs, and one for each run that trains.
 
     **Arguments:** `total`: how many runs there are to do.
     """
 
     def __init__(self, total: int) -> None:
-        self.bars = TrainingBars()
+        super().__init__()
         self.total = total
-        self.overall = self.bars.add("all runs", total)
+        self.overall = self.add("all runs", total)
         self.rows: dict[str, TaskID] = {}
         self.metrics: dict[str, str] = {}
         self.done = 0
-
-    def __enter__(self) -> "PlanBars":
-        self.bars.start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.bars.stop()
 
     def __call__(self, event: PlanEvent) -> None:
         entry = event.run
@@ -42,7 +33,7 @@ class PlanBars:
                 place = f" on {event.place}" if event.place else ""
                 if not err.is_terminal:
                     line(f"{entry.name}: starts{place}")
-                self.rows[entry.id] = self.bars.add(entry.name, says=f"starts{place}")
+                self.rows[entry.id] = self.add(entry.name, says=f"starts{place}")
             case RunReported():
                 self._follow(entry, event.event)
             case RunLost():
@@ -61,17 +52,15 @@ class PlanBars:
         elif isinstance(event, Notice):
             warn(f"{entry.name}: {event.message}")
         metric = self.metrics.get(entry.id, "loss")
-        self.bars.follow(
-            row, event, lambda done: f"{metric} {score(done.validation.get(metric))}, best {score(done.best)}"
-        )
+        self.follow(row, event, lambda done: f"{metric} {score(done.validation.get(metric))}, best {score(done.best)}")
 
     def _remove(self, entry: PlannedRun) -> None:
         if (row := self.rows.pop(entry.id, None)) is not None:
-            self.bars.remove_task(row)
+            self.remove_task(row)
 
     def _ended(self, outcome: Outcome) -> None:
         self.done += outcome.status != RunStatus.STOPPED
-        self.bars.update(self.overall, completed=self.done)
+        self.update(self.overall, completed=self.done)
         message = outcome.message if len(outcome.message) < LONG else outcome.message[:LONG] + " ..."
         result, says = outcome.result, f": {message}"
         if result is not None and outcome.status != RunStatus.STOPPED:

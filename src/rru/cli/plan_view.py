@@ -21,7 +21,7 @@ from rru.experiments.running.estimate import Estimate, Speed, time_left
 from rru.report.formatting import counted, duration, score
 from rru.training import ENDED, RunStatus, stopped_within
 
-ROWS = 60  # a plan with more runs is summarized
+MAX_ROWS = 60  # a plan with more runs is summarized
 COLOURS = {  # in the order that runs are shown in
     RunStatus.RUNNING: "cyan",
     RunStatus.FAILED: "red",
@@ -34,11 +34,6 @@ COLOURS = {  # in the order that runs are shown in
 STATUSES = list(COLOURS)
 MAX_TASKS = 3  # tasks whose time left is named
 AROUND = 9  # lines of the live view that are not runs
-
-
-def fits(states: Sequence[RunState]) -> bool:
-    """Return whether there are few enough runs to show each, instead of a summary."""
-    return len(states) <= ROWS
 
 
 @dataclass(frozen=True)
@@ -91,10 +86,10 @@ class PlanView:
     def left(self, states: Sequence[RunState]) -> list[str]:
         """Describe how many runs are left and how long they may take."""
         have = sum(state.status in ENDED for state in states)
-        said = [f"{have} of {counted(len(states), 'run')} done, {len(states) - have} left."]
+        sentences = [f"{have} of {counted(len(states), 'run')} done, {len(states) - have} left."]
         if have < len(states):
-            said += time_text(self.plan, states, self.root, self.speed)
-        return said
+            sentences += time_text(self.plan, states, self.root, self.speed)
+        return sentences
 
     def watch(self, every: float, stop: Callable[[], bool]) -> None:
         """Show the progress until all runs end or `stop` returns True: live in a terminal, else a line per change."""
@@ -112,16 +107,16 @@ class PlanView:
 
     def _view(self, states: Sequence[RunState]) -> RenderableType:
         """Return the live view, with as many rows as fit: training runs, failed runs, then results."""
-        there = [pair for pair in zip(self.plan.runs, states, strict=True) if pair[1].status != RunStatus.MISSING]
-        there.sort(key=lambda pair: STATUSES.index(pair[1].status))
+        begun = [pair for pair in zip(self.plan.runs, states, strict=True) if pair[1].status != RunStatus.MISSING]
+        begun.sort(key=lambda pair: STATUSES.index(pair[1].status))
         room = max(out.height - AROUND, 3)
         counts = Counter(state.status for state in states)
         text = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
         head = Text(self.heading, style="bold")
-        more = [Text(f"and {len(there) - room} more", style="dim")] if len(there) > room else []
+        more = [Text(f"and {len(begun) - room} more", style="dim")] if len(begun) > room else []
         ended = all(state.status in ENDED for state in states)
         end = [] if ended else [Text("Ctrl-C closes this view; the runs continue.", style="dim")]
-        table = [_rows(self.plan, there[:room])] if there else []
+        table = [_rows(self.plan, begun[:room])] if begun else []
         return Group(head, Text(text), *table, *more, *map(Text, self.left(states)), *end)
 
     def _changes(self, before: Sequence[RunState], now: Sequence[RunState]) -> None:

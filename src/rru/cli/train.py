@@ -9,8 +9,8 @@ import typer
 
 from rru.cli.console import command, line, plain_errors, warn_stopping
 from rru.cli.data import Folder
-from rru.cli.display import show_result, watched
-from rru.cli.own import Given, chosen_preset, show_data, show_settings, with_own_data
+from rru.cli.display import RunBars, show_result
+from rru.cli.own import Given, show_settings, with_own_data
 from rru.data import OwnData
 from rru.settings import Config, presets
 from rru.training import Run, RunStatus, joined, run_folder, stop_on_signals, tensorboard, train_config
@@ -77,9 +77,7 @@ def train(
     with plain_errors():
         seeded = [] if seed is None else [f"schedule.seed={seed}"]
         chosen = given.task(task)
-        if isinstance(chosen, OwnData):
-            show_data(chosen)
-        preset = chosen_preset(chosen, preset)
+        preset = presets.names(chosen)[0] if preset is None else preset
         changes = [*given.changes, *seeded, *(changes or [])]
         config = presets.override(presets.load(chosen, cell, preset), changes)
         if isinstance(chosen, OwnData) or dry_run:
@@ -122,7 +120,7 @@ def _run(config: Config, folder: Path, device: str, threads: int | None, data_di
             together = f", {processes.count} processes" if processes.count > 1 else ""
             names = f"{config.task.name}, {config.model.cell}, seed {config.schedule.seed}"
             line(f"{names}{together}: {folder}")
-        tell, shown = (warn_stopping, watched()) if processes.first else (lambda: None, nullcontext())
+        tell, shown = (warn_stopping, RunBars()) if processes.first else (lambda: None, nullcontext())
         with stop_on_signals(tell) as stop, shown as bars:
             watch = tensorboard(folder, bars) if events and bars else bars
             result = train_config(
