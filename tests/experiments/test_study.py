@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from rru.experiments.search import proposals
-from rru.experiments.search.importance import figure
 from rru.experiments.search.proposals import Proposals
 from rru.experiments.search.study import Study, Waiting
 from rru.files import FileError, Lock
 from rru.nn.sizing import BudgetError
+from rru.report.importance import figure
 from rru.settings import presets
 from rru.settings.ranges import Range
 from rru.training import Notice, Run, Stepped, find_runs, from_config

@@ -9,13 +9,13 @@ from rich.table import Table
 from rru.cli.console import command, err, line, out, plain_errors, prose, warn, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import TrainingBars
-from rru.cli.own import Given, chosen_preset, show_data, with_own_data
+from rru.cli.own import Given, with_own_data
 from rru.cli.train import ROOT, Cell, Device, Root, Seed, Task, Threads, set_threads
-from rru.data import OwnData
-from rru.experiments.search.importance import figure
-from rru.experiments.search.study import Study, Trial, TrialChanged, TrialStatus, Waiting
+from rru.experiments.search.study import Study, TrialChanged, TrialStatus, Waiting
 from rru.files import write_file
 from rru.report.formatting import counted, score
+from rru.report.importance import figure
+from rru.settings import presets
 from rru.training import Event, Notice, stop_on_signals
 
 SHOWN = 5
@@ -55,18 +55,15 @@ def tune(
     with plain_errors():
         set_threads(threads)
         chosen = given.task(task)
-        if isinstance(chosen, OwnData):
-            show_data(chosen)
         changes = [*given.changes, *(changes or [])]
-        preset = chosen_preset(chosen, preset)
+        preset = presets.names(chosen)[0] if preset is None else preset
         study = Study(chosen, cell, preset, changes=changes, seed=seed, prune=prune, root=root)
         if not show:
             line(f"{study.config.task.name}, {cell}, {counted(trials, 'trial')}, seed {seed}: {study.folder}")
             for name, each in study.ranges.items():
                 line(f"  {name} from {each.low:,g} to {each.high:,g}{', logarithmic' if each.log else ''}")
-            with stop_on_signals(warn_stopping) as stop, TrainingBars() as bars:
-                watch = _Watcher(study, trials, bars)
-                done = study.run(trials, data_dir=data_dir, device=device, watch=watch, stop=stop)
+            with stop_on_signals(warn_stopping) as stop, _StudyBars(study, trials) as bars:
+                done = study.run(trials, data_dir=data_dir, device=device, watch=bars, stop=stop)
             if not done:
                 line("stopped; run the same command again to resume")
                 raise typer.Exit(130)
@@ -74,13 +71,14 @@ def tune(
         _show(study, trials, [*words, *(part for change in changes for part in ("--set", change))])
 
 
-class _Watcher:
+class _StudyBars(TrainingBars):
     """Show a bar for trials and one for the epochs of the current trial; without a terminal, a line per trial."""
 
-    def __init__(self, study: Study, trials: int, bars: TrainingBars) -> None:
-        self.study, self.bars = study, bars
-        self.all = bars.add("trials", trials, before=sum(trial.state != TrialStatus.OPEN for trial in study.trials()))
-        self.epochs = bars.add("epochs")
+    def __init__(self, study: Study, trials: int) -> None:
+        super().__init__()
+        self.study = study
+        self.all = self.add("trials", trials, before=sum(trial.state != TrialStatus.OPEN for trial in study.trials()))
+        self.epochs = self.add("epochs")
         self.waits = False
 
     def __call__(self, event: TrialChanged | Waiting | Event) -> None:
@@ -90,9 +88,12 @@ class _Watcher:
                 self._count()
                 name = f"trial {event.trial.number}"
                 if event.trial.state == TrialStatus.OPEN:
-                    self.bars.reset(self.epochs, start=False, total=None, description=name, says="")
+                    self.reset(self.epochs, start=False, total=None, description=name, says="")
                 elif not err.is_terminal:
-                    line(f"{name}: {_outcome(self.study, event.trial)}; {_settings(event.trial)}")
+                    value, state = event.trial.value, event.trial.state
+                    outcome = state if value is None else f"{self.study.metric.key} {score(value)}"
+                    settings = ", ".join(f"{name}={value:g}" for name, value in event.trial.settings.items())
+                    line(f"{name}: {outcome}; {settings}")
             case Waiting():
                 self._count()
                 if not self.waits:
@@ -103,12 +104,12 @@ class _Watcher:
                 warn(event.message)
             case _:
                 key = self.study.metric.key
-                self.bars.follow(self.epochs, event, lambda done: f"{key} {score(done.validation[key])}")
+                self.follow(self.epochs, event, lambda done: f"{key} {score(done.validation[key])}")
 
     def _count(self) -> None:
         trials, best = self.study.trials(), self.study.best()
         says = f"best {self.study.metric.key} {score(best[0].value)}, trial {best[0].number}" if best else ""
-        self.bars.update(self.all, completed=sum(trial.state != TrialStatus.OPEN for trial in trials), says=says)
+        self.update(self.all, completed=sum(trial.state != TrialStatus.OPEN for trial in trials), says=says)
 
 
 def _show(study: Study, trials: int, words: list[str]) -> None:
@@ -145,11 +146,3 @@ def _show_importances(study: Study) -> None:
         write_file(path, figure(importances, title).encode())
         prose("settings that mattered: " + ", ".join(f"{name} {value:.2f}" for name, value in importances.items()))
         line(f"as a figure: {path}")
-
-
-def _outcome(study: Study, trial: Trial) -> str:
-    return f"{study.metric.key} {score(trial.value)}" if trial.value is not None else trial.state
-
-
-def _settings(trial: Trial) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in trial.settings.items())

@@ -85,11 +85,6 @@ def other_scores(run: RunRecord) -> list[str]:
     return sentences
 
 
-def blank(value: float | None) -> str:
-    """Format a number for other programs; empty if there is none."""
-    return "" if value is None else repr(value)
-
-
 def account(run: RunRecord) -> list[str]:
     """Return sentences that explain how a run got its test score."""
     if run.metric is None:
