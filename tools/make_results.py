@@ -88,13 +88,12 @@ def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
 
 def table1(results: Report) -> list[Section]:
     """Return the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
-    begun = {section.task: section for section in results.sections.get("paper", ()) if section.name == TABLE}
+    begun = {section.task: section for section in results.sections.get("paper", ()) if section.plan.name == TABLE}
     plan = next(plan for plan in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
     sections = []
     for task in paper()[TABLE]:
         points = tuple(Point(run.line, run.cell, run.point, run.config, ()) for run in plan.runs if run.task == task)
-        empty = Section(plan.name, plan.preset, plan.title, plan.shows, plan.in_paper, task, points)
-        sections.append(begun.get(task, empty))
+        sections.append(begun.get(task, Section(plan, task, points)))
     return sections
 
 
@@ -153,7 +152,7 @@ def joint_table(results: Report) -> list[str]:
     names = ("task", "cell and output", "test NLL", "averaged over frames", "validation", "epochs", "test of each seed")
     rows = head([*names, "RNN-NADE"])
     for section in results.sections.get("best", ()):
-        ended = [point for point in section.points if point.tests and section.shows == "table"]
+        ended = [point for point in section.points if point.tests and section.plan.shows == "table"]
         for number, point in enumerate(ended):
             task, theirs = ("", "") if number else (data.data_set(section.task).title, RNN_NADE.get(section.task, ""))
             rows.append(row(task, [*joint_cells(point), theirs]))

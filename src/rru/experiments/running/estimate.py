@@ -1,6 +1,5 @@
 """Estimate how long the rest of a plan takes, from ended runs or else from this machine's speed."""
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from rru import data, tasks
+from rru import data
 from rru.data.own.data_json import Statistics
 from rru.experiments.plans import PlannedRun
 from rru.experiments.running.states import RunState
@@ -64,13 +63,13 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
     ended = _ended({entry.task for entry, _ in to_do}, root)
     estimates = []
     for entry, state in to_do:
-        config = entry.config
-        like = [result for other, result in ended if _kind(other) == _kind(config)]
-        if (rate := _rate(like)) is not None:
+        config, settings = entry.config, _epochs_settings(entry.config)
+        alike = [(other, result) for other, result in ended if _epochs_settings(other) == settings]
+        if (rate := _rate([result for other, result in alike if other.model.cell == entry.cell])) is not None:
             epochs, each = rate
             seconds: float | None = max(epochs - state.epoch, 0.0) * each * config.model.budget
         else:
-            others = [result.epochs for other, result in ended if _schedule(other) == _schedule(config)]
+            others = [result.epochs for _, result in alike]
             usual = min(config.schedule.epochs, PATIENCES * config.schedule.patience)
             epochs = sum(others) / len(others) if others else float(usual)
             flop, flops = epoch_flop(entry), speed(entry)
@@ -81,19 +80,11 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
 
 def epoch_flop(entry: PlannedRun) -> float | None:
     """Return the FLOP of an epoch and its validation, from the budget and time steps; None if these are unknown."""
-    steps = [_steps(entry.config, split) for split in (0, 1)]
-    if None in steps:
+    config = entry.config
+    train, valid = (kind_of(config.kind).steps(_statistics(config), split, config.task) for split in (0, 1))
+    if train is None or valid is None:
         return None
-    train, valid = (float(count or 0) for count in steps)
-    return float(entry.config.model.budget) * (TRAIN_FLOP * train + EVALUATE_FLOP * valid)
-
-
-def _steps(config: Config, split: int) -> float | None:
-    """Return the time steps of the train (0) or valid (1) split, up to its limit, from the catalogue's counts.
-
-    None if the catalogue has no counts.
-    """
-    return kind_of(config.kind).steps(_statistics(config), split, config.task)
+    return float(config.model.budget) * (TRAIN_FLOP * train + EVALUATE_FLOP * valid)
 
 
 def _statistics(config: Config) -> Statistics:
@@ -122,9 +113,9 @@ class MeasuredSpeed:
 
 def _measured(entry: PlannedRun) -> float | None:
     """Measure the speed of a training pass over a short batch, with a small model of the run's task and cell."""
-    options, batch = dict(entry.config.tables()["model"]), entry.config.task.batch_size
+    config, batch = entry.config, entry.config.task.batch_size
+    options = config.tables()["model"]
     cell, budget = options.pop("cell"), min(options.pop("budget"), MEASURED_PARAMETERS)
-    config = entry.config
     tokens = min(_statistics(config).get("vocabulary", 0), MEASURED_TOKENS) or None
     with torch.random.fork_rng(devices=[]), _one_thread():
         try:
@@ -134,7 +125,10 @@ def _measured(entry: PlannedRun) -> float | None:
             return None
         flop = TRAIN_FLOP * count_parameters(model) * batch  # of a time step
         steps = min(max(round(MEASURED_FLOP / flop), MIN_STEPS), MAX_STEPS)
-        inputs = _inputs(model, steps, batch)
+        if model.embedding is None:
+            inputs = torch.zeros(steps, batch, model.layers.input_size)
+        else:
+            inputs = torch.zeros(steps, batch, dtype=torch.int64)
         return float(flop * steps / min(_train_seconds(model, inputs) for _ in range(2)))  # the first pass is slow
 
 
@@ -147,13 +141,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _inputs(model: tasks.Recurrent, steps: int, batch: int) -> Tensor:
-    """Return zero inputs for a model, (T, B) or (T, B, features)."""
-    if model.embedding is None:
-        return torch.zeros(steps, batch, model.layers.input_size)
-    return torch.zeros(steps, batch, dtype=torch.int64)
 
 
 def _train_seconds(model: nn.Module, inputs: Tensor) -> float:
@@ -183,12 +170,6 @@ def _rate(results: Sequence[Result]) -> tuple[float, float] | None:
     return sum(result.epochs for result in results) / len(results), seconds / work
 
 
-def _kind(config: Config) -> str:
-    """Return a key that is equal for runs with the same time per epoch and parameter."""
-    return json.dumps([config.model.cell, _schedule(config)], sort_keys=True)
-
-
-def _schedule(config: Config) -> str:
-    """Return a key that is equal for runs that train for about the same number of epochs."""
-    schedule = [config.schedule.epochs, config.schedule.patience]
-    return json.dumps([config.tables()["task"], schedule], sort_keys=True)
+def _epochs_settings(config: Config) -> tuple[object, ...]:
+    """Return the settings that decide how many epochs a run trains for."""
+    return config.tables()["task"], config.schedule.epochs, config.schedule.patience

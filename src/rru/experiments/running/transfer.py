@@ -22,7 +22,6 @@ _FOLDERS = ("best", "checkpoint")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*){0,2}")
 MAX_FILE_SIZE = 8 << 30  # bytes of a file: weights that fit a machine
 _ORDER = ("best", METRICS, "checkpoint")  # then all other files, then the result
-_LAST = RESULT
 
 
 @dataclass(frozen=True)
@@ -116,6 +115,6 @@ def _in_order(parts: Iterable[str]) -> list[str]:
 
     def place(part: str) -> int:
         top = PurePosixPath(part).parts[0]
-        return _ORDER.index(top) if top in _ORDER else len(_ORDER) + (top == _LAST)
+        return _ORDER.index(top) if top in _ORDER else len(_ORDER) + (top == RESULT)
 
     return sorted(sorted(parts, reverse=True), key=place)

@@ -93,11 +93,6 @@ class _Worker:
             self.process.start()
         theirs.close()  # so that the worker's death closes the connection
 
-    def dismiss(self) -> None:
-        """Tell the worker to end after its current step."""
-        with suppress(OSError):
-            self.connection.send(None)
-
     def death(self) -> str:
         """Wait for the process to end and return how it ended, as text."""
         self.process.join()
@@ -189,7 +184,8 @@ class _Pool:
         """Tell all workers to end after their current step; with `join`, wait up to `GRACE` seconds for each."""
         if not self.dismissed:
             for worker in self.workers:
-                worker.dismiss()
+                with suppress(OSError):
+                    worker.connection.send(None)
         self.dismissed = True
         if join:
             for worker in self.workers:
