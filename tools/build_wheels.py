@@ -7,7 +7,6 @@ Needs: auditwheel, build, macholib, pefile, setuptools >= 77, ziglang. `make whe
 """
 
 import argparse
-import io
 import os
 import shutil
 import subprocess
@@ -39,13 +38,13 @@ class Built:
 
 
 def run_build(source: Path, output: Path, *arguments: str, platform: str = "") -> Path:
-    """Run `python -m build` on a folder; returns the new file."""
+    """Run `python -m build` on a folder and return the new file."""
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "build", "--no-isolation", *arguments, "--outdir", place, str(source)]
         subprocess.run(command, check=True, env={**os.environ, "RRU_PLATFORM": platform})
-        (made,) = Path(place).iterdir()
+        (file,) = Path(place).iterdir()
         output.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy(made, output))
+        return Path(shutil.copy(file, output))
 
 
 def build_wheel(sdist: Path, name: str, output: Path) -> Path:
@@ -116,13 +115,12 @@ def _needs(wheel: Path, platform: Platform, needed: list[str]) -> str:
 
 def table(built: list[Built], sdist: Path) -> str:
     """Return a Markdown table of what was built."""
-    lines = io.StringIO()
-    print("| file | size | library | checked |\n|---|---|---|---|", file=lines)
+    lines = ["| file | size | library | checked |", "|---|---|---|---|"]
     for entry in built:
         sizes = f"{entry.wheel.stat().st_size / 1e6:.2f} MB | {entry.library_size / 1e6:.2f} MB"
-        print(f"| {entry.wheel.name} | {sizes} | {entry.needs} |", file=lines)
-    print(f"| {sdist.name} | {sdist.stat().st_size / 1e6:.2f} MB | - | every wheel is built from it |", file=lines)
-    return lines.getvalue()
+        lines.append(f"| {entry.wheel.name} | {sizes} | {entry.needs} |")
+    sdist_size = f"{sdist.stat().st_size / 1e6:.2f} MB"
+    return "\n".join([*lines, f"| {sdist.name} | {sdist_size} | - | every wheel is built from it |\n"])
 
 
 def main() -> None:
@@ -133,11 +131,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "dist")
     chosen = parser.parse_args()
     sdist = run_build(ROOT, chosen.output, "--sdist")
-    built = []
-    for name in chosen.only:
-        wheel = build_wheel(sdist, name, chosen.output)
-        built.append(check_wheel(wheel, PLATFORMS.get(name)))
-    print(table(built, sdist))
+    wheels = {name: build_wheel(sdist, name, chosen.output) for name in chosen.only}
+    print(table([check_wheel(wheel, PLATFORMS.get(name)) for name, wheel in wheels.items()], sdist))
 
 
 if __name__ == "__main__":

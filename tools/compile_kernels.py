@@ -51,26 +51,26 @@ def layers() -> Iterator[tuple[str, rru.Layer, int]]:
 
 def record(layer: rru.Layer, batch: int, autocast: bool) -> list[Launch]:
     """Return the launches of a training step over two steps of time; none is run."""
-    found: list[Launch] = []
+    launches: list[Launch] = []
 
     def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-        found.append((kernel, arguments, constants))
+        launches.append((kernel, arguments, constants))
 
     layer.backend = "fused"
     devices.runs_triton, pointwise.launch = lambda device, dtype: True, launch
     with torch.autocast("cpu", enabled=autocast):
         outputs, _ = layer(torch.randn(2, batch, layer.input_size), lengths=torch.full((batch,), 2))
     outputs.float().sum().backward()
-    return found
+    return launches
 
 
 def source(kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any]) -> tuple[ASTSource, dict[str, int]]:
     """Return a kernel as the compiler takes it, with the types of a call, and its options."""
     signature, values, attributes = {}, {}, {}
     options = {key: constants[key] for key in ("num_warps", "num_stages") if key in constants}
-    given = [*arguments, *(value for key, value in constants.items() if key not in options)]
+    passed = [*arguments, *(value for key, value in constants.items() if key not in options)]
     names = [*kernel.arg_names[: len(arguments)], *(key for key in constants if key not in options)]
-    for name, value in zip(names, given, strict=True):
+    for name, value in zip(names, passed, strict=True):
         at = kernel.arg_names.index(name)
         if isinstance(value, torch.Tensor):
             signature[name], attributes[at,] = TYPES[value.dtype], [["tt.divisibility", 16]]
@@ -106,16 +106,16 @@ def measure() -> dict[str, dict[str, dict[str, int]]]:
     for title, layer, batch in layers():
         for autocast in (False, True):
             for kernel, arguments, constants in record(layer, batch, autocast):
-                made, options = source(kernel, arguments, constants)
-                key = kernel.__name__, str(made.signature), str(made.constants), str(options)
+                kernel_source, options = source(kernel, arguments, constants)
+                key = kernel.__name__, str(kernel_source.signature), str(kernel_source.constants), str(options)
                 if key in known:
                     continue
                 known.add(key)
                 print(f"{title}{', bf16' if autocast else ''}: {kernel.__name__}", file=sys.stderr)
                 for name, target in TARGETS.items():
-                    found = needs(triton.compile(made, target=target, options=options), name)
-                    before = worst.setdefault(kernel.__name__, {}).get(name, found)
-                    worst[kernel.__name__][name] = {key: max(found[key], before[key]) for key in found}
+                    needed = needs(triton.compile(kernel_source, target=target, options=options), name)
+                    before = worst.setdefault(kernel.__name__, {}).get(name, needed)
+                    worst[kernel.__name__][name] = {key: max(needed[key], before[key]) for key in needed}
     return worst
 
 
@@ -141,10 +141,10 @@ def main() -> None:
         marked = f"<!-- kernels -->\n{table(worst)}\n<!-- end -->"
         page.write_text(re.sub(r"<!-- kernels -->.*?<!-- end -->", lambda _: marked, page.read_text(), flags=re.DOTALL))
     too_much = [
-        f"{kernel} on {target}: {found}"
+        f"{kernel} on {target}: {needed}"
         for kernel, by_target in worst.items()
-        for target, found in by_target.items()
-        if found["spilled"] or found["shared"] > SHARED
+        for target, needed in by_target.items()
+        if needed["spilled"] or needed["shared"] > SHARED
     ]
     if too_much:
         sys.exit("registers spilled, or too much shared memory:\n" + "\n".join(too_much))

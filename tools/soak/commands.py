@@ -17,7 +17,6 @@ import torch
 
 import rru
 from rru.cli.commands import app
-from rru.training import find_runs
 
 CELLS, SEEDS = ("rru", "gru", "lstm", "mogrifier"), range(5)
 FREQUENT = ["--set", "checkpoint_steps=1", "--set", "log_steps=1"]  # many writes to disturb; these change no result
@@ -30,7 +29,7 @@ SIGNALS = {
     "kill one process": signal.SIGKILL,
 }
 FAULTS = ("", "kill", "kill", "kill one process", "interrupt", "terminate", "file size limit", "clock", "clock jump")
-PATIENCE = 900.0  # seconds that a command may take
+TIMEOUT = 900.0  # seconds that a command may take
 
 
 class Clock:
@@ -54,7 +53,7 @@ class Command:
     ) -> None:
         self.arguments, self.fault, self.clock, self.began = arguments, fault, clock, clock.now
         self.befell: list[str] = []  # faults that reached it while it ran
-        self.said = ""  # what it has printed, once it has ended
+        self.printed = ""  # set once it has ended
         self.output, self.end = os.pipe()  # a limit on the size of files does not hold for a pipe
         os.set_blocking(self.output, False)
         fcntl.fcntl(self.end, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -114,7 +113,7 @@ class Command:
                     os.kill(self._draw.choice(members(self.pid) or [self.pid]), signal.SIGKILL)
                 else:
                     os.killpg(self.pid, SIGNALS[self.fault])
-        if spent > PATIENCE:
+        if spent > TIMEOUT:
             self.befell.append("timeout")
             os.killpg(self.pid, signal.SIGKILL)
         return None
@@ -122,33 +121,34 @@ class Command:
     def complaint(self, code: int) -> str:
         """Return what is wrong with how it ended; empty if nothing is."""
         with suppress(BlockingIOError):
-            self.said = os.read(self.output, 1 << 20).decode(errors="replace")
+            self.printed = os.read(self.output, 1 << 20).decode(errors="replace")
         os.close(self.output)
-        said = self.said
         if "timeout" in self.befell:
-            return f"took more than {PATIENCE} s: {said[-500:]}"
+            return f"took more than {TIMEOUT} s: {self.printed[-500:]}"
         expected = {0, 1, 130} if self.befell or self.arguments[0] not in ("runs", "report", "plan", "stream") else {0}
         if self.fault in SIGNALS and self.befell:
             expected |= {-number for number in SIGNALS.values()}
-        if "Traceback" in said and not (self.fault in ("interrupt", "terminate") and "Interrupt" in said):
-            return said[-1500:]
-        return "" if code in expected or "error: no runs in" in said else f"exit code {code}: {said[-500:]}"
+        interrupted = self.fault in ("interrupt", "terminate") and "Interrupt" in self.printed
+        if "Traceback" in self.printed and not interrupted:
+            return self.printed[-1500:]
+        expects = code in expected or "error: no runs in" in self.printed
+        return "" if expects else f"exit code {code}: {self.printed[-500:]}"
 
 
 def members(session: int) -> list[int]:
     """Return the ids of the living processes of a session."""
-    found = []
+    alive = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
             if int(of) == session and state != "Z":
-                found.append(int(entry.name))
-    return found
+                alive.append(int(entry.name))
+    return alive
 
 
 def stream_runs(root: Path) -> None:
     """Step a trained model in a stream and compare it with the model run over the whole sequence."""
-    for run in find_runs(root / "runs", lambda folder, error: None)[:5]:
+    for run in faults.runs_in(root)[:5]:
         if not run.best_epochs:
             continue
         try:
@@ -169,10 +169,8 @@ def random_command(root: Path, draw: random.Random) -> list[str]:
     train = ["train", "bach", "--cell", cell, "--preset", "smoke", "--seed", str(seed), "--threads", "1"]
     kinds = {"train": 10, "resume": 4, "tune": 3, "runs": 2, "report": 2, "plan": 1, "run": 1, "stream": 1}
     kind = draw.choices(list(kinds), list(kinds.values()))[0]
-    if kind == "resume":
-        runs = find_runs(root / "runs", lambda folder, error: None)
-        if runs:
-            return ["resume", str(draw.choice(runs).path.relative_to(root)), "--threads", "1"]
+    if kind == "resume" and (runs := faults.runs_in(root)):
+        return ["resume", str(draw.choice(runs).path.relative_to(root)), "--threads", "1"]
     return {
         "train": [*train, *FREQUENT],
         "resume": ["runs"],

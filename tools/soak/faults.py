@@ -51,10 +51,15 @@ def empty(disk: Path) -> None:
         (disk / "filler").unlink()
 
 
+def runs_in(root: Path) -> list[Run]:
+    """Return the runs of a round."""
+    return find_runs(root / "runs", lambda folder, error: None)
+
+
 def damage(root: Path, draw: random.Random) -> str:
     """Damage something that a run can be told to recover from. Return what it did; empty if there was nothing."""
     runs = []
-    for run in find_runs(root / "runs", lambda folder, error: None):
+    for run in runs_in(root):
         with suppress(Exception):  # its result may be damaged already
             if run.status != RunStatus.RUNNING:
                 runs.append(run)
@@ -79,10 +84,10 @@ def _damaged(what: str, root: Path, run: Run, draw: random.Random) -> bool:
     if what == "environment":
         (run.path / "env.json").write_bytes(draw.randbytes(40))
     elif what == "checkpoint":
-        found = sorted((run.path / "checkpoint").glob("[0-9]*"))
-        if len(found) < 2:
+        checkpoints = sorted((run.path / "checkpoint").glob("[0-9]*"))
+        if len(checkpoints) < 2:
             return False
-        victim = draw.choice(sorted(found[-1].iterdir()))
+        victim = draw.choice(sorted(checkpoints[-1].iterdir()))
         os.truncate(victim, victim.stat().st_size // 2)
     elif what == "dates":
         for path in run.path.iterdir():

@@ -13,7 +13,7 @@ from commands import FAULTS, SEARCH, Clock, Command, members, random_command
 
 import rru
 from rru.experiments.search.study import Study
-from rru.training import Run, find_runs
+from rru.training import Run
 
 AT_ONCE = 3
 ROUND = 180.0  # seconds
@@ -81,10 +81,10 @@ class Soak:
     def _await(self, sessions: list[int]) -> None:
         """Wait for workers that a killed coordinator left behind."""
         end = self.clock.now + GRACE
-        while left := [pid for session in sessions for pid in members(session)]:
+        while pids := [pid for session in sessions for pid in members(session)]:
             self.clock.tick()
             if self.clock.now > end:
-                self.complain("PROCESSES LEFT BEHIND", str(left))
+                self.complain("PROCESSES LEFT BEHIND", str(pids))
                 return
             time.sleep(0.5)
 
@@ -94,12 +94,12 @@ class Soak:
         while (code := command.poll()) is None:
             time.sleep(0.02)
             self.clock.tick()
-        if complaint := command.complaint(code) or (code and f"exit code {code}: {command.said[-500:]}"):
+        if complaint := command.complaint(code) or (code and f"exit code {code}: {command.printed[-500:]}"):
             raise RuntimeError(f"{shlex.join(arguments)}: {complaint}")
 
     def compare(self, root: Path, ever: set[Path]) -> None:
         """Finish all runs and the search, train the same ones undisturbed, and compare them."""
-        for run in found_in(root):
+        for run in faults.runs_in(root):
             try:
                 run.result()
             except rru.training.RunError:
@@ -126,11 +126,13 @@ class Soak:
 
     def _compare_searches(self, root: Path) -> None:
         places = (root, self.undisturbed)
-        found = [Study("bach", "rru", "smoke", seed=3, root=each / "runs").trials() for each in places]
-        if found[0] == found[1]:
+        disturbed, undisturbed = (
+            Study("bach", "rru", "smoke", seed=3, root=place / "runs").trials() for place in places
+        )
+        if disturbed == undisturbed:
             self.counts["searches that are the same"] += 1
         else:
-            self.complain("SEARCHES THAT DIFFER", str(found))
+            self.complain("SEARCHES THAT DIFFER", f"{disturbed} and {undisturbed}")
 
     def _train_undisturbed(self, root: Path, name: Path) -> None:
         folder = self.undisturbed / name
@@ -147,14 +149,9 @@ class Soak:
             print(f"{name:<44}{count:>8,}", flush=True)
 
 
-def found_in(root: Path) -> list[Run]:
-    """Return the runs of a round."""
-    return find_runs(root / "runs", lambda folder, error: None)
-
-
 def names(root: Path) -> set[Path]:
     """Return the folders of the runs of a round, relative to its root."""
-    return {run.path.relative_to(root) for run in found_in(root)}
+    return {run.path.relative_to(root) for run in faults.runs_in(root)}
 
 
 def outcome(folder: Path) -> tuple[object, ...]:
@@ -174,12 +171,12 @@ def soak(minutes: float, seed: int, place: Path) -> int:
     undisturbed.mkdir()
     all_rounds = Soak(random.Random(seed), undisturbed)
     number = 0
-    while (left := 60 * minutes - all_rounds.clock.now) > 0:
+    while (seconds := 60 * minutes - all_rounds.clock.now) > 0:
         number += 1
         root = place / f"disturbed{number}"
         root.mkdir()
         with faults.small_disk(root) as disk:
-            ever = all_rounds.disturb(root, disk, min(left, ROUND))
+            ever = all_rounds.disturb(root, disk, min(seconds, ROUND))
             all_rounds.compare(root, ever)
         print(f"\nround {number}, {all_rounds.clock.now / 60:.0f} minutes, {'a small disk' if disk else 'no own disk'}")
         all_rounds.show()

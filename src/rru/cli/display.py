@@ -4,19 +4,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rich import progress
 from rich.console import RenderableType
 from rich.constrain import Constrain
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import Task, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -28,7 +19,7 @@ from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepp
 MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
 
 
-class Times(ProgressColumn):
+class Times(progress.ProgressColumn):
     """The elapsed time of a row, and the time left at its speed since it started."""
 
     def render(self, task: Task) -> Text:
@@ -50,8 +41,8 @@ class TrainingBars(Bars):
     def __init__(self) -> None:
         super().__init__(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            progress.BarColumn(bar_width=None),
+            progress.MofNCompleteColumn(table_column=Column(no_wrap=True)),
             Times(Column(no_wrap=True)),
             TextColumn("{task.fields[says]}", markup=False, table_column=Column(no_wrap=True)),
         )
@@ -91,13 +82,13 @@ class TrainingBars(Bars):
 
 def download_bars() -> Bars:
     """Return bars for downloads."""
-    numbers = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    return Bars(TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), *numbers)
+    numbers = (progress.DownloadColumn(), progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
+    return Bars(TextColumn("{task.description}", markup=False), progress.BarColumn(bar_width=None), *numbers)
 
 
 def file_bar() -> Bars:
     """Return a bar that counts files."""
-    return Bars(BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
+    return Bars(progress.BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}", markup=False))
 
 
 class RunBars(TrainingBars):

@@ -120,13 +120,13 @@ def classify(
 def export(
     folder: RunPlace,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to create.")],
-    form: Annotated[
+    file_format: Annotated[
         str, typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes).")
     ] = "safetensors",
 ) -> None:
     """Export a trained model to a folder, with a README, for rru or for other runtimes."""
     with plain_errors():
-        files = inference.export(loaded(folder), output, form)
+        files = inference.export(loaded(folder), output, file_format)
         line(f"{output}: {', '.join(files)}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rru.data import load, reviews
-from rru.data.catalogue import DataSet, RemoteFile
+from rru.data.catalogue import DataSet
 from rru.data.errors import DataError
 from rru.data.folder import Part, present
 from rru.data.sets import Music
@@ -70,7 +70,9 @@ def _check(data_set: DataSet, folder: Path, part: Part) -> FileCheck:
     file, path = part.remote, part.path
     if not path.exists():
         return FileCheck(path, "missing", "missing")
-    if path.is_file() and _may_match(path, file) and pooch.hashes.hash_matches(path, file.hash):
+    size = path.stat().st_size
+    may_match = size == file.size if file.size is not None else size <= CONTENT_LIMIT  # small enough to be hashed
+    if path.is_file() and may_match and pooch.hashes.hash_matches(path, file.hash):
         return FileCheck(path, "as published", f"as published ({_algorithm(file.hash)})")
     if not part.form:
         return FileCheck(path, "wrong", f"WRONG: not the published file, which has the hash {file.hash}")
@@ -86,12 +88,6 @@ def _check(data_set: DataSet, folder: Path, part: Part) -> FileCheck:
     if got != expected:
         return FileCheck(path, "wrong", f"WRONG: hash of the content must be {expected}, got {got}")
     return FileCheck(path, "same content", f"differs from the published file (content checked: {matching} matches)")
-
-
-def _may_match(path: Path, file: RemoteFile) -> bool:
-    """Return whether a file has the published size; without one, whether it is small enough to be hashed."""
-    size = path.stat().st_size
-    return size == file.size if file.size is not None else size <= CONTENT_LIMIT
 
 
 def _algorithm(prefixed_hash: str) -> str:

@@ -33,9 +33,7 @@ def write_file(path: Path, content: bytes) -> None:
 def append_line(path: Path, line: bytes) -> None:
     """Append a line to a file and flush it to disk. A crash may leave an incomplete last line."""
     try:
-        if path.is_symlink() or path.exists():
-            own_file(path)
-        with path.open("ab") as file:
+        with own_file(path).open("ab") as file:
             write_all(file, line + b"\n")
     except OSError as error:
         raise cannot_write(path, error) from error

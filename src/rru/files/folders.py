@@ -44,13 +44,10 @@ def files_in(folder: Path, *suffixes: str) -> list[Path]:
     Empty if the folder does not exist or is a link. What it returns may be links; `read_file` refuses these.
     """
     try:
-        if folder.is_symlink():
-            return []
-        with os.scandir(folder) as entries:
-            files = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        entries = {} if folder.is_symlink() else _entries(folder)
     except OSError:
         return []
-    return [folder / name for name in sorted(files) if name.endswith(suffixes) and not name.startswith(UNFINISHED)]
+    return [folder / name for name, is_folder in entries.items() if not is_folder and name.endswith(suffixes)]
 
 
 def _entries(folder: Path) -> dict[str, bool]:

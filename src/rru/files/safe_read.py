@@ -72,8 +72,8 @@ def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -
 
 
 def own_file(path: Path) -> Path:
-    """Return the path of an existing file; raise FileError if it is a link, pipe or device."""
-    if not stat.S_ISREG(path.lstat().st_mode):
+    """Return the path; raise FileError if it is a link, pipe or device. The file need not exist."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         raise FileError(f"{path}: must be a file, is a link, a pipe or a device; remove it")
     return path
 

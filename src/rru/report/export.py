@@ -100,7 +100,7 @@ def to_markdown(report: Report) -> str:
         METHOD + PAPER * beside_paper,
     ]
     for chapter in shown:
-        parts += [f"## Preset {chapter.preset}", chapter.about]
+        parts += [f"## Preset {chapter.preset}", chapter.description]
         for table in chapter.tables:
             head = ["task", *table.lines, "best"]
             rows = [[f"{row.task} ({row.metric.label})", *map(_entry, row.entries), row.verdict] for row in table.rows]

@@ -35,7 +35,7 @@ class RunRecord:
     - `curve`: the validation score after each epoch, by that metric.
     - `environment`: what it ran on.
     - `music`: pictures and sounds made from its model.
-    - `details`: what it kept of the test split besides scores, unchecked; `about`: of the user's own data, unchecked.
+    - `details`: what it kept of the test split besides scores; `data_json`: about the user's own data; both unchecked.
     - `duplicate_of`: the folder of a run with the same settings and seed that counts instead of this one.
     """
 
@@ -59,7 +59,7 @@ class RunRecord:
     environment: Mapping[str, object] = field(default_factory=dict)
     music: tuple[Path, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
+    data_json: Mapping[str, Any] = field(default_factory=dict)
     duplicate_of: Path | None = None
 
     @property
@@ -81,9 +81,9 @@ class RunRecord:
     def facts(self) -> Facts:
         """What is known about the user's own data, checked; of damaged facts what no model needs."""
         try:
-            return self.known.data.format.facts.of(self.about) if self.known and self.known.data else Facts.of({})
+            return self.known.data.format.facts.of(self.data_json) if self.known and self.known.data else Facts.of({})
         except ValueError:
-            return Facts.of(self.about)
+            return Facts.of(self.data_json)
 
     @property
     def metric(self) -> Metric | None:
@@ -170,7 +170,7 @@ def _read(run: Run) -> RunRecord:
         problems.append(str(error))
     try:
         record = replace(record, environment=run.environment() or {})
-        record = replace(record, details=run.details(), about=about_data(run.path))
+        record = replace(record, details=run.details(), data_json=about_data(run.path))
     except FileError as error:
         problems.append(str(error))
     record = _with_metrics(record, run, problems)

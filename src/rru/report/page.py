@@ -22,7 +22,7 @@ from rru.report.results import Report
 from rru.report.tables import ResultsTable, rankings, tables
 from rru.settings import toml
 
-ABOUT = {
+DESCRIPTIONS = {
     "paper": "Exactly the paper's settings, so these numbers can be compared with the paper's.",
     "cpu": "Scaled down to about ten minutes on two cores, with the same parameter budget for all cells. Compare the "
     "cells with one another. The paper's numbers come from larger models that were trained longer.",
@@ -40,7 +40,7 @@ class Chapter:
     """All tables and figures of one preset."""
 
     preset: str
-    about: str
+    description: str
     tables: list[ResultsTable]
     figures: list[Figure]
 
@@ -50,7 +50,7 @@ def chapters(report: Report) -> list[Chapter]:
     return [
         Chapter(
             preset,
-            ABOUT.get(preset, ""),
+            DESCRIPTIONS.get(preset, ""),
             tables(sections),
             [figure(section) for section in sections if section.plan.shows != "table"],
         )

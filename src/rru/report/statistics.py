@@ -90,7 +90,8 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
         low, high = interval(differences)
         if (low <= 0) if higher_is_better else (high >= 0):
             doubt = "not significant" if low <= 0 <= high else "worse on the seeds in common"
-            return Verdict(best, False, f"best mean, but {doubt}: differs from {other} by {_span(low, high)}")
+            span = f"{low:+.3g} to {high:+.3g} (95 % CI)".replace("-", "\N{MINUS SIGN}")
+            return Verdict(best, False, f"best mean, but {doubt}: differs from {other} by {span}")
     low, high = sorted(map(abs, interval(paired(scores[best], scores[others[0]]))))
     return Verdict(best, True, f"significant: beats {others[0]}, the runner-up, by {low:.3g} to {high:.3g} (95 % CI)")
 
@@ -98,7 +99,3 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
 def paired(scores: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
     """Return the differences for the seeds that both have."""
     return [scores[seed] - others[seed] for seed in sorted(scores) if seed in others]
-
-
-def _span(low: float, high: float) -> str:
-    return f"{low:+.3g} to {high:+.3g} (95 % CI)".replace("-", "\N{MINUS SIGN}")

@@ -113,7 +113,7 @@ def _row(section: Section, lines: Sequence[str]) -> Row:
         for point in known.get(line, [Point(line, config.model.cell, {}, config, ())])
     ]
     text = f"{verdict.best}: {verdict.reason}" if verdict.best else verdict.reason or formatting.NONE
-    there = sum(entry.point.test is not None for entry in entries)
-    if verdict.best and there < len(section.points):
-        text = f"{text} ({there} of {len(section.points)} have a result)"
+    tested = sum(entry.point.test is not None for entry in entries)
+    if verdict.best and tested < len(section.points):
+        text = f"{text} ({tested} of {len(section.points)} have a result)"
     return Row(section.subject, section.plan.preset, section.metric, entries, text, section.progress)

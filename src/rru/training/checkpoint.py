@@ -104,9 +104,7 @@ class Checkpoints:
             shutil.rmtree(self._path(number), ignore_errors=True)
 
     def _numbers(self) -> list[int]:
-        if not own_folder(self.folder).is_dir():
-            return []
-        names = [path.name for path in self.folder.iterdir()]
+        names = [path.name for path in own_folder(self.folder).glob("*")]
         return [int(name) for name in names if re.fullmatch(r"[0-9]{6,12}", name)]
 
     def _path(self, number: int) -> Path:

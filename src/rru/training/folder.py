@@ -19,10 +19,9 @@ No file contains the folder's path, so a run can be moved.
 
 import functools
 import json
-import operator
 import re
 import shutil
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,20 +29,7 @@ from typing import Protocol, Self
 
 from torch import Tensor
 
-from rru.files import (
-    Damaged,
-    Lock,
-    Locked,
-    append_line,
-    flush_folder,
-    is_locked,
-    make_folder,
-    own_folder,
-    read_folder,
-    sweep,
-    write_file,
-    write_folder,
-)
+from rru import files
 from rru.settings import Config, toml
 from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
 from rru.training.environment import environment
@@ -118,11 +104,12 @@ class Run:
         if is_export(path):
             raise RunError(f"{path}: is an exported model; choose another folder")
         for folder in (path, path / "checkpoint", path / "best"):
-            make_folder(folder)
-        flush_folder(path)
-        flush_folder(path.parent)
-        write_file(path / ENVIRONMENT, json.dumps(environment(), indent=1).encode())
-        write_file(path / CONFIG, toml.dumps(config.tables()).encode())  # last: config.toml marks the folder as a run
+            files.make_folder(folder)
+        files.flush_folder(path)
+        files.flush_folder(path.parent)
+        files.write_file(path / ENVIRONMENT, json.dumps(environment(), indent=1).encode())
+        # Last, because config.toml marks the folder as a run:
+        files.write_file(path / CONFIG, toml.dumps(config.tables()).encode())
         return cls(path)
 
     @classmethod
@@ -139,17 +126,17 @@ class Run:
 
         The operating system releases the lock when the process ends, even if it is killed.
         """
-        lock = Lock(self.path / "lock", LOCK_TIMEOUT)
+        lock = files.Lock(self.path / "lock", LOCK_TIMEOUT)
         try:
             lock.acquire()
-        except Locked as error:
+        except files.Locked as error:
             raise RunError(
                 f"{self.path}: process {error.owner} is training this run; wait for it, or stop it, then resume"
             ) from error
         try:
-            for folder in (self.path, own_folder(self.path / "checkpoint"), own_folder(self.path / "best")):
-                make_folder(folder)  # a copy of a run may lack empty folders
-                sweep(folder)
+            for folder in (self.path, files.own_folder(self.path / "checkpoint"), files.own_folder(self.path / "best")):
+                files.make_folder(folder)  # a copy of a run may lack empty folders
+                files.sweep(folder)
             yield
         finally:
             lock.release()
@@ -159,7 +146,7 @@ class Run:
         """`FINISHED` or `DIVERGED` if the run has ended, `RUNNING` if a process trains it, else `STOPPED`."""
         if (result := self.result()) is not None:
             return result.status
-        return RunStatus.RUNNING if is_locked(self.path / "lock") else RunStatus.STOPPED
+        return RunStatus.RUNNING if files.is_locked(self.path / "lock") else RunStatus.STOPPED
 
     def result(self) -> Result | None:
         """Return the result; None if the run has not ended. Raise RunError if result.json is damaged."""
@@ -187,16 +174,16 @@ class Run:
             known = {}
         noted = known.get("history")
         history = [entry for entry in noted if isinstance(entry, dict)] if isinstance(noted, list) else []
-        before = functools.reduce(operator.or_, history, known)
+        before = ChainMap(*reversed(history), known)
         changed = {name: value for name, value in environment().items() if before.get(name) != value}
         if changed:
-            entry = {"epoch": epoch, "step": step, **changed}
-            write_file(self.path / ENVIRONMENT, json.dumps({**known, "history": [*history, entry]}, indent=1).encode())
+            content = {**known, "history": [*history, {"epoch": epoch, "step": step, **changed}]}
+            files.write_file(self.path / ENVIRONMENT, json.dumps(content, indent=1).encode())
         return changed
 
     def write_details(self, details: Mapping[str, object]) -> None:
         """Write details.json, which the report shows."""
-        write_file(self.path / DETAILS, _json(details))
+        files.write_file(self.path / DETAILS, _json(details))
 
     def details(self) -> dict[str, object]:
         """Return the content of details.json; empty if there is none."""
@@ -204,11 +191,11 @@ class Run:
 
     def write_result(self, result: Mapping[str, object]) -> None:
         """Write result.json, which ends the run."""
-        write_file(self.path / RESULT, json.dumps(_finite(result), indent=1, allow_nan=False).encode())
+        files.write_file(self.path / RESULT, json.dumps(_finite(result), indent=1, allow_nan=False).encode())
 
     def append(self, line: Mapping[str, object]) -> None:
         """Append a line to metrics.jsonl."""
-        append_line(self.path / METRICS, _json(line))
+        files.append_line(self.path / METRICS, _json(line))
 
     def metrics(self) -> list[dict[str, object]]:
         """Return the lines of metrics.jsonl, without damaged ones."""
@@ -236,12 +223,12 @@ class Run:
                 known = len(damages)
         content = b"".join(lines)
         if path.exists() and path.stat().st_size != len(content):
-            write_file(path, content)
+            files.write_file(path, content)
         return len(lines), damages[:known]
 
     def save_best(self, epoch: int, model: Mapping[str, Tensor], scores: Mapping[str, object]) -> None:
         """Save the weights after an epoch, with their validation scores."""
-        write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(scores)})
+        files.write_folder(self._best(epoch), {MODEL: pack(dict(model)), "about.json": _json(scores)})
 
     def keep_best(self, epochs: set[int]) -> None:
         """Remove the saved weights of all epochs except these."""
@@ -254,19 +241,19 @@ class Run:
 
         **Arguments:** `check`: as for `read_folder`, such as `limited(model.state_dict())`.
         """
-        files = read_folder(self._best(epoch), check or (lambda file: None))
-        if MODEL not in files:
-            raise Damaged(f"{self._best(epoch) / MODEL}: missing from the manifest")
-        return unpack(files[MODEL], self._best(epoch) / MODEL)
+        contents = files.read_folder(self._best(epoch), check or (lambda file: None))
+        if MODEL not in contents:
+            raise files.Damaged(f"{self._best(epoch) / MODEL}: missing from the manifest")
+        return unpack(contents[MODEL], self._best(epoch) / MODEL)
 
     @property
     def best_epochs(self) -> list[int]:
         """The epochs whose weights are saved, in ascending order; the last is the best."""
-        names = (path.name for path in own_folder(self.path / "best").glob("epoch-*"))
+        names = (path.name for path in files.own_folder(self.path / "best").glob("epoch-*"))
         return sorted(int(name.removeprefix("epoch-")) for name in names if re.fullmatch(r"epoch-[0-9]{4,9}", name))
 
     def _best(self, epoch: int) -> Path:
-        return own_folder(self.path / "best") / f"epoch-{epoch:04}"
+        return files.own_folder(self.path / "best") / f"epoch-{epoch:04}"
 
 
 def _json(value: object) -> bytes:

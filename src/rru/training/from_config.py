@@ -80,13 +80,13 @@ def optimiser_of(model: nn.Module, settings: OptimiserSettings) -> torch.optim.O
         )
     else:
         optimiser = torch.optim.AdamW(parameters, settings.lr, betas, settings.eps, decay, foreach=True)
+
+    def clip_norm(*_: object) -> None:
+        nn.utils.clip_grad_norm_(parameters, settings.clip)
+
     if settings.clipping == "norm":
-        optimiser.register_step_pre_hook(lambda *_: _clip_norm(parameters, settings.clip))
+        optimiser.register_step_pre_hook(clip_norm)
     return optimiser
-
-
-def _clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
-    nn.utils.clip_grad_norm_(parameters, largest)
 
 
 def train_config(

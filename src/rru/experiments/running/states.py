@@ -8,7 +8,7 @@ from rru.experiments.plans import PlannedRun
 from rru.files import FileError
 from rru.tasks import metric_of
 from rru.training import ENDED, Result, Run, RunStatus, run_folder
-from rru.training.run_files import Epoch, has_config, last_error
+from rru.training.run_files import has_config, last_error
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,9 @@ def _read(planned: PlannedRun, root: Path) -> RunState:
             status = RunStatus.FAILED
     except (FileError, OSError) as damage:
         return RunState(RunStatus.DAMAGED, message=f"damaged: {damage}")
-    done = max((epoch.epoch for epoch in epochs), default=0)
-    return RunState(status, done, message=error, best=_best(planned.config.kind, epochs))
-
-
-def _best(kind: str, epochs: Iterable[Epoch]) -> float | None:
-    """Return the best validation score of completed epochs; None if there is none."""
-    metric = metric_of(kind)
-    return metric.best(
-        epoch.validation[metric.key] for epoch in epochs if epoch.epoch and metric.key in epoch.validation
-    )
+    done, metric = max((epoch.epoch for epoch in epochs), default=0), metric_of(planned.config.kind)
+    scores = [epoch.validation[metric.key] for epoch in epochs if epoch.epoch and metric.key in epoch.validation]
+    return RunState(status, done, message=error, best=metric.best(scores))
 
 
 def to_do(runs: Iterable[PlannedRun], root: Path, results: Sequence[Path] = ()) -> list[PlannedRun]:

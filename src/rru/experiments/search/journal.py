@@ -43,10 +43,8 @@ def _mend(journal: Path) -> None:
 
 def storage(journal: Path) -> JournalStorage:
     """Open or create the storage of a study, which contains no pickles; raise FileError if it cannot be read."""
-    if journal.is_symlink() or journal.exists():
-        size = own_file(journal).stat().st_size
-        if size > LIMIT:
-            raise FileError(f"{journal}: has {size} bytes; at most {LIMIT} are allowed")
+    if own_file(journal).exists() and (size := journal.stat().st_size) > LIMIT:
+        raise FileError(f"{journal}: has {size} bytes; at most {LIMIT} are allowed")
     lock = _Lock(journal)
     with readable(journal):
         backend = JournalFileBackend(str(journal), lock_obj=lock)

@@ -18,6 +18,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -194,19 +195,12 @@ class Study:
         The operating system releases the lock when the process ends, even if it is killed.
         """
         make_folder(self.folder / "claims")
-        lock = Lock(self.folder / "claims" / f"{number:04}")
-        try:
-            lock.acquire()
-        except Locked:
-            return False
-        try:
+        with suppress(Locked), Lock(self.folder / "claims" / f"{number:04}"):
             trial = self.trials()[number]
-            if trial.state != TrialStatus.OPEN:
-                return False
-            run(trial)
-            return True
-        finally:
-            lock.release()
+            if trial.state == TrialStatus.OPEN:
+                run(trial)
+                return True
+        return False
 
     def _run(self, trial: Trial, data_dir: Place, device: str, watch: StudyWatch, stop: Callable[[], bool]) -> None:
         """Run a trial and record its value. A stopped trial records nothing and stays open."""
