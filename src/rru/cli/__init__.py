@@ -27,12 +27,12 @@ def main() -> None:
         if ended.code == 130:
             _end_at_once()
         if before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # silent while Python is taken apart
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # silent while Python shuts down
         raise
 
 
 def _end_at_once() -> None:
-    """End after Ctrl-C. A module may be half imported, and then taking Python apart in order can crash."""
+    """End after Ctrl-C. A module may be half imported, and then an orderly shutdown can crash."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

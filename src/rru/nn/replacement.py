@@ -38,12 +38,12 @@ def replace(model: nn.Module, hidden: str = "same", **options: Any) -> nn.Module
     checks.choice("hidden", hidden, ("same", "equal_parameters"))
     if hidden == "equal_parameters" and "expansion" in options:
         raise ValueError("expansion must not be given with hidden='equal_parameters', which chooses it")
-    made: dict[nn.Module, Replacement] = {}  # a layer used in several places stays shared
+    replacements: dict[nn.Module, Replacement] = {}  # a layer used in several places stays shared
 
     def replacement(module: nn.LSTM | nn.GRU) -> Replacement:
-        if module not in made:
-            made[module] = Replacement(module, hidden, options)
-        return made[module]
+        if module not in replacements:
+            replacements[module] = Replacement(module, hidden, options)
+        return replacements[module]
 
     if _is_replaceable(model):
         return replacement(model)
@@ -51,7 +51,7 @@ def replace(model: nn.Module, hidden: str = "same", **options: Any) -> nn.Module
         for name, child in parent._modules.items():
             if _is_replaceable(child):
                 parent._modules[name] = replacement(child)
-    if not made:
+    if not replacements:
         raise ValueError(f"the model must hold an nn.LSTM or nn.GRU, got a {type(model).__name__} without one")
     return model
 

@@ -1,4 +1,4 @@
-"""What the page shows of runs on users' own data: what was understood of it, classes, and a confusion matrix."""
+"""Describe runs on users' own data: how the data was read, its classes, and pictures of the test results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class OwnRun:
 
 @dataclass(frozen=True)
 class OwnPart:
-    """What the page shows of one of the user's own data.
+    """The part of the page about one file or folder of the user.
 
     **Arguments:**
 

@@ -177,7 +177,7 @@ class _Loop:
         while self.progress.index < len(batches):
             with self.progress.timed("data"):
                 batch = batches[self.progress.index]
-            with self._proving():
+            with self._resume_errors():
                 self._step(batch, len(batches))
             if self.progress.diverged:
                 return False
@@ -190,7 +190,7 @@ class _Loop:
         return False
 
     @contextmanager
-    def _proving(self) -> Iterator[None]:
+    def _resume_errors(self) -> Iterator[None]:
         """Turn errors of the first step after resuming into RunError: a forged checkpoint may hold anything."""
         try:
             yield

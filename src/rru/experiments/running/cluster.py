@@ -97,7 +97,7 @@ def _followed(tasks: dict[Any, PlannedRun], keeper: Any, watch: PlanWatch, stop:
     """Wait for the tasks, report events to `watch`, and return the outcomes of those that were started."""
     outcomes: list[Outcome] = []
     begun: set[str] = set()
-    asked = False
+    stopping = False
 
     def tell(event: PlanEvent) -> None:
         if isinstance(event, RunStarted):
@@ -107,9 +107,9 @@ def _followed(tasks: dict[Any, PlannedRun], keeper: Any, watch: PlanWatch, stop:
             outcomes.append(event)
         watch(event)
 
-    while tasks and not (asked and not begun):
-        if stop() and not asked:
-            asked = True
+    while tasks and not (stopping and not begun):
+        if stop() and not stopping:
+            stopping = True
             ray.get(keeper.stop.remote())
         done, _ = ray.wait(list(tasks), num_returns=len(tasks), timeout=GLANCE)
         for event in ray.get(keeper.news.remote()):
@@ -203,32 +203,32 @@ def _train(
     torch.set_num_threads(threads)
     if cells is not None:
         user_cells.load_sent(*cells)
-    given = _asked(keeper.begin.remote(planned, f"{ray.util.get_node_ip_address()}, process {os.getpid()}"))
-    if isinstance(given, Outcome):
-        return given
-    number, files = given
+    answer = _answer(keeper.begin.remote(planned, f"{ray.util.get_node_ip_address()}, process {os.getpid()}"))
+    if isinstance(answer, Outcome):
+        return answer
+    number, files = answer
     with tempfile.TemporaryDirectory(prefix="rru-") as temporary:
         folder = Path(temporary, planned.id)
         folder.mkdir()
         transfer.write(folder, transfer.Changes(files, frozenset(files)))
         sender = transfer.Sender(folder)
-        asked, heard, sent = False, 0.0, time.monotonic()
+        stopping, reported, sent = False, 0.0, time.monotonic()
 
         def watch(event: Event) -> None:
-            nonlocal asked, heard, sent
+            nonlocal stopping, reported, sent
             now = time.monotonic()
             sends = isinstance(event, Evaluated) or now - sent > SENDING
-            if isinstance(event, Stepped) and not sends and now - heard < GLANCE:
+            if isinstance(event, Stepped) and not sends and now - reported < GLANCE:
                 return
-            heard, sent = now, now if sends else sent
-            asked = _asked(keeper.take.remote(planned, number, event, sender.changes() if sends else None))
+            reported, sent = now, now if sends else sent
+            stopping = _answer(keeper.take.remote(planned, number, event, sender.changes() if sends else None))
 
-        outcome = attempt(planned, folder, data_dir=data_dir, watch=watch, stop=lambda: asked)
-        _asked(keeper.finish.remote(planned, number, sender.changes()))
+        outcome = attempt(planned, folder, data_dir=data_dir, watch=watch, stop=lambda: stopping)
+        _answer(keeper.finish.remote(planned, number, sender.changes()))
     return outcome
 
 
-def _asked(reference: Any) -> Any:
+def _answer(reference: Any) -> Any:
     """Wait for the keeper's answer in another thread: if a task's own thread waits, Ray lends its CPU to others."""
     with ThreadPoolExecutor(1) as threads:
         try:

@@ -217,8 +217,8 @@ def _serve(connection: Connection, threads: int) -> None:
             connection.send(event)
 
     with suppress(EOFError, OSError):
-        while (given := connection.recv()) is not None:
-            planned, folder, data_dir, device = given
+        while (message := connection.recv()) is not None:
+            planned, folder, data_dir, device = message
             # While a run trains, the pipe only becomes readable for a request to stop or because it was closed.
             connection.send(
                 attempt(planned, folder, data_dir=data_dir, device=device, watch=watch, stop=connection.poll)

@@ -112,8 +112,8 @@ class Proposals:
     def _generation(self, before: list[FrozenTrial], count: int) -> list[dict[str, float]]:
         """Return the first `count` proposals of the generation that follows the trials `before`."""
         study = self.replayed(before, len(before) // GENERATION)
-        asked = [study.ask(self.distributions).params for _ in range(count)]
-        return [{name: tidied(value) for name, value in values.items()} for values in asked]  # bounds are tidied too
+        proposed = [study.ask(self.distributions).params for _ in range(count)]
+        return [{name: tidied(value) for name, value in values.items()} for values in proposed]  # bounds are tidied too
 
     def _load(self) -> optuna.Study:
         if self._study is None:
