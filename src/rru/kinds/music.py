@@ -29,8 +29,8 @@ def sample(conditions):  # of one sequence
     chord = np.zeros(88, np.float32)
     for key in head["order"]:
         logit = conditions[key]
-        if "sizes.between" in head:  # chain
-            logit = logit + head["sizes.between"][key] @ chord
+        if "between" in head:  # chain
+            logit = logit + head["between"][key] @ chord
         else:  # nade
             hidden = np.maximum(conditions[88:] + chord @ head["to_hidden"], 0)
             logit = logit + hidden @ head["from_hidden"][:, key]

@@ -41,7 +41,7 @@ class SeriesOptions:
     calendar: Annotated[bool | None, Option("whether to use the hour, the weekday and the time of year as inputs")] = (
         None
     )
-    frequency: Annotated[str | None, Option("the time sizes.between steps, such as 30min, h, D, W or M")] = None
+    frequency: Annotated[str | None, Option("the time between steps, such as 30min, h, D, W or M")] = None
     season: Annotated[int | None, Option("number of steps after which a pattern repeats", at_least=1)] = None
 
 
