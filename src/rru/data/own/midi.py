@@ -8,7 +8,7 @@ cannot be read is named and skipped.
 import hashlib
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from rru.data import music
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
-from rru.data.midi import FILE_LIMIT, Notes, Roll, notes_in, roll_of
+from rru.data.midi import FILE_LIMIT, Roll, notes_in, roll_of
 from rru.data.own.data_json import BEATS_PER_BAR, MusicFacts
 from rru.data.own.formats import Candidate, Format
 from rru.data.own.source import files_below
-from rru.data.own.splits import by_content, described, shared
+from rru.data.own.splits import by_content, copy_notes, described, slashed
 from rru.data.sets import KEYS, SPLITS
 from rru.data.streams import check_zip_directory, data_errors, read_file
 
@@ -38,52 +38,62 @@ NAMED = 3  # skipped files that are named
 
 
 class _Pieces:
-    """Read the pieces at a place, and count what was left out."""
+    """The pieces of all places, as piano rolls by split, and what was left out."""
 
     def __init__(self, grid: int) -> None:
         self.grid = grid
-        self.rolls: list[Roll] = []
-        self.keys: list[str] = []
+        self.rolls: dict[str, list[Roll]] = {split: [] for split in SPLITS}
+        self.keys: dict[str, list[str]] = {}  # by the split that a place is for
         self.skipped: list[str] = []
         self.counts: Counter[str] = Counter()
         self.bars: Counter[float] = Counter()
-        self.steps = 0
 
-    def read(self, place: Path) -> None:
-        files = files_below(place, SUFFIXES) if place.is_dir() else [place]
-        for file in files:
+    def read(self, place: Path, split: str, held_out: Sequence[str]) -> None:
+        """Read the pieces of a place for a split, and hold some out for others."""
+        rolls, room = list[Roll](), TOTAL_LIMIT
+        for file in files_below(place, SUFFIXES) if place.is_dir() else [place]:
             try:
                 for name, content in _contents(file):
-                    self._try(name, content)
+                    try:
+                        rolls.append(self._roll(name, content, room))
+                        room -= len(rolls[-1])
+                    except DataError as error:
+                        self.skipped.append(str(error))
             except DataError as error:  # the rest of an archive cannot be read
                 self.skipped.append(str(error))
-        if not self.rolls:
+        if not rolls:
             reason = f"has no MIDI file that can be read: {self.skipped[0]}" if self.skipped else "has no MIDI files"
             raise DataError(place, reason)
+        self.keys[split] = [melody(roll) for roll in rolls]
+        chosen = by_content(self.keys[split], held_out, place, "pieces")
+        for part, roll in zip(chosen, rolls, strict=True):
+            self.rolls[part if split == "train" else split].append(roll)
 
-    def _try(self, name: str, content: bytes) -> None:
-        try:
-            self._add(name, content)
-        except DataError as error:
-            self.skipped.append(str(error))
-
-    def _add(self, name: str, content: bytes) -> None:
+    def _roll(self, name: str, content: bytes, most: int) -> Roll:
+        """Return a piece from its first note on; raise DataError if it has more than `most` steps."""
         notes = notes_in(content, name)
         roll = roll_of(notes, self.grid, name, STEP_LIMIT, separate=True)
         roll = roll[int(np.flatnonzero(roll.any(axis=1))[0]) :]
-        if self.steps + len(roll) > TOTAL_LIMIT:
+        if len(roll) > most:
             raise DataError(name, f"is too much: all files together have more than {TOTAL_LIMIT:,} steps")
-        self.steps += len(roll)
-        self.rolls.append(roll)
-        self.keys.append(melody(roll))
-        self._count(notes)
-
-    def _count(self, notes: Notes) -> None:
         self.counts["drum notes"] += notes.drums
         self.counts["notes outside the 88 keys"] += notes.outside
         self.counts["files with tempo changes"] += notes.tempos > 0
         self.counts["files with several time signatures"] += len(set(notes.bars)) > 1
         self.bars[notes.bars[0] if notes.bars else BEATS_PER_BAR] += 1
+        return roll
+
+    def notes(self) -> list[str]:
+        """Return what the user should know."""
+        notes = [f"skipped: {reason}" for reason in self.skipped[:NAMED]]
+        if len(self.skipped) > NAMED:
+            notes.append(f"skipped: {len(self.skipped) - NAMED} more files")
+        notes += [f"left out: {count:,} {what}" for what, count in list(self.counts.items())[:2] if count]
+        if tempos := self.counts["files with tempo changes"]:
+            notes.append(f"{tempos} files change tempo; time is counted in beats, so all is well")
+        if signatures := self.counts["files with several time signatures"]:
+            notes.append(f"{signatures} files change the time signature")
+        return notes + copy_notes(self.keys, "pieces", transposed=True)
 
 
 def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -121,68 +131,25 @@ def melody(roll: Roll) -> str:
 
 def prepare(own: "OwnData") -> Prepared:
     """Read the pieces of a folder or zip archive, divided by file."""
-    grid = own.options.get("grid", GRID)
-    splits: dict[str, list[Roll]] = {split: [] for split in SPLITS}
-    keys: dict[str, list[str]] = {split: [] for split in SPLITS}
-    skipped, counts, bars, copies = list[str](), Counter[str](), Counter[float](), 0
+    pieces = _Pieces(own.options.get("grid", GRID))
     for split, place in own.places.items():
-        pieces = _Pieces(grid)
-        pieces.read(place)
-        missing = own.missing if split == "train" else ()
-        chosen = by_content(pieces.keys, missing, place, "pieces") if split == "train" else [split] * len(pieces.keys)
-        for its, roll, key in zip(chosen, pieces.rolls, pieces.keys, strict=True):
-            splits[its].append(roll)
-            keys[its].append(key)
-        skipped += pieces.skipped
-        counts += pieces.counts
-        bars += pieces.bars
-        copies += (len(pieces.keys) - len(set(pieces.keys))) if missing else 0
+        pieces.read(place, split, own.missing if split == "train" else ())
     arrays: dict[str, NDArray[np.generic]] = {}
-    for split, rolls in splits.items():
+    for split, rolls in pieces.rolls.items():
         arrays[f"{split}_rolls"] = np.concatenate([np.zeros((0, KEYS), np.uint8), *rolls])
         arrays[f"{split}_offsets"] = np.cumsum([0, *map(len, rolls)], dtype=np.int64)
+    counts = [len(rolls) for rolls in pieces.rolls.values()]
+    steps = [len(arrays[f"{split}_rolls"]) for split in SPLITS]
+    beat = "quarter note" if pieces.grid == 1 else f"quarter note divided by {pieces.grid}"
+    ((beats_per_bar, _),) = pieces.bars.most_common(1)
     facts = MusicFacts(
-        statistics={
-            "pieces": [len(splits[split]) for split in SPLITS],
-            "steps": [sum(map(len, splits[split])) for split in SPLITS],
-        },
-        summary=_summary(own, splits, grid, bars),
-        notes=tuple(_notes(skipped, counts, copies, shared(keys))),
-        beats_per_bar=bars.most_common(1)[0][0],
+        statistics={"pieces": counts, "steps": steps},
+        summary=f"{slashed(counts)} pieces with {slashed(steps)} steps to train, validate and test "
+        f"({described(own.places, 'by file')}); a step is a {beat}, a bar mostly {beats_per_bar:g} quarter notes",
+        notes=tuple(pieces.notes()),
+        beats_per_bar=beats_per_bar,
     )
     return Prepared(arrays, facts.fields())
-
-
-def _summary(own: "OwnData", splits: dict[str, list[Roll]], grid: int, bars: Counter[float]) -> str:
-    pieces = " / ".join(f"{len(splits[split]):,}" for split in SPLITS)
-    steps = " / ".join(f"{sum(map(len, splits[split])):,}" for split in SPLITS)
-    how = described(own.places, "by file")
-    beat = "quarter note" if grid == 1 else f"quarter note divided by {grid}"
-    bar = f"{bars.most_common(1)[0][0]:g}"
-    return (
-        f"{pieces} pieces with {steps} steps to train, validate and test ({how}); a step is a {beat}, "
-        f"a bar mostly {bar} quarter notes"
-    )
-
-
-def _notes(skipped: list[str], counts: Counter[str], copies: int, across: dict[str, int]) -> list[str]:
-    notes = [f"skipped: {reason}" for reason in skipped[:NAMED]]
-    if len(skipped) > NAMED:
-        notes.append(f"skipped: {len(skipped) - NAMED} more files")
-    notes += [f"left out: {counts[what]:,} {what}" for what in list(counts)[:2] if counts[what]]
-    if counts["files with tempo changes"]:
-        notes.append(
-            f"{counts['files with tempo changes']} files change tempo; time is counted in beats, so all is well"
-        )
-    if counts["files with several time signatures"]:
-        notes.append(f"{counts['files with several time signatures']} files change the time signature")
-    if copies:
-        notes.append(f"{copies} pieces are the same as another, or transposed; such pieces are in one split together")
-    for split, count in across.items():
-        notes.append(
-            f"{count} pieces of {split} are also in an earlier split, or the same transposed: scores look better"
-        )
-    return notes
 
 
 def _recognise(candidate: Candidate) -> bool:

@@ -6,7 +6,7 @@ its steps.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from rru.data.errors import DataError
 from rru.data.own.data_json import SequenceFacts
 from rru.data.own.detect import is_table
 from rru.data.own.formats import Candidate, Format, Options
-from rru.data.own.labels import Items, about_labels, content_hash, divided
+from rru.data.own.labels import Items, divided, label_facts
 from rru.data.own.scaling import ColumnScale
 from rru.data.own.table import Table, read_table
 from rru.data.sets import SPLITS, LabelledSequences, Sequences
@@ -29,41 +29,35 @@ def prepare(own: "OwnData") -> Prepared:
     """Read the labelled sequences of a table."""
     tables = {split: read_table(place) for split, place in own.places.items()}
     columns = sequence_columns(tables["train"], own.options)
-    return prepare_items(
-        own, {split: _labelled(table, own.options, columns) for split, table in tables.items()}, columns
-    )
+    items = {split: _labelled(table, own.options, columns) for split, table in tables.items()}
+    return prepare_items(own, items, columns)
 
 
-def prepare_items(own: "OwnData", items: Mapping[str, Items], columns: "SequenceColumns") -> Prepared:
+def prepare_items(
+    own: "OwnData", items: Mapping[str, Items[NDArray[np.float64]]], columns: "SequenceColumns"
+) -> Prepared:
     """Divide labelled sequences (T, columns), and scale each column by mean and deviation of the training part."""
     flat = _constant(items["train"], columns)
     if items["train"].contents and len(flat) == len(columns.names):
         raise DataError(own.path, f"must have columns whose numbers differ; always the same: {', '.join(flat[:5])}")
-    keys = {split: [content_hash(values.tobytes()) for values in some.contents] for split, some in items.items()}
-    parts = divided(own, items, keys)
+    parts = divided(own, items)
     scale = ColumnScale.of(np.concatenate(parts["train"].contents))
-    classes = parts["train"].classes
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     for split, part in parts.items():
         arrays[f"{split}_values"] = np.concatenate([scale.apply(each) for each in part.contents])
-        arrays[f"{split}_offsets"] = np.cumsum([0, *map(len, part.contents)], dtype=np.int64)
-        arrays[f"{split}_labels"] = part.indices(classes).astype(np.int64)
+        arrays[f"{split}_offsets"] = part.offsets
+        arrays[f"{split}_labels"] = part.indices(parts["train"].classes).astype(np.int64)
+    statistics = {
+        "columns": len(columns.names),
+        "sequences": [len(part.contents) for part in parts.values()],
+        "steps": [int(part.offsets[-1]) for part in parts.values()],
+        "longest": max(map(len, parts["train"].contents)),
+    }
     contents = [values for part in parts.values() for values in part.contents]
-    labels = about_labels(own, parts, items, "sequences", _described(contents, columns.names))
+    labels = label_facts(own, items, parts, "sequences", _described(contents, columns.names), statistics)
     constant = tuple(f"column {name} always has the same value, so it says nothing" for name in flat[:3])
-    facts = SequenceFacts(
-        **labels | {"notes": (*labels["notes"], *constant)},
-        statistics={
-            "columns": len(columns.names),
-            "sequences": [len(parts[split].contents) for split in SPLITS],
-            "steps": [int(arrays[f"{split}_offsets"][-1]) for split in SPLITS],
-            "longest": max(map(len, parts["train"].contents)),
-            "classes": len(classes),
-        },
-        columns=columns.names,
-        scale=scale,
-        wide=columns.wide,
-    )
+    more = {"notes": labels.notes + constant, "columns": columns.names, "scale": scale, "wide": columns.wide}
+    facts = SequenceFacts(**vars(labels) | more)
     return Prepared(arrays, facts.fields())
 
 
@@ -75,7 +69,7 @@ def _described(contents: Sequence[NDArray[np.float64]], names: Sequence[str]) ->
     return f"{steps} of {len(names)} column{'s'[: len(names) > 1]} ({shown}); {missing:,} values missing"
 
 
-def _constant(items: Items, columns: "SequenceColumns") -> list[str]:
+def _constant(items: Items[NDArray[np.float64]], columns: "SequenceColumns") -> list[str]:
     """Return the names of the columns that always have the same value."""
     values = np.concatenate(items.contents) if items.contents else np.zeros((0, len(columns.names)))
     same = [len(np.unique(column[~np.isnan(column)])) < 2 for column in values.T]
@@ -128,41 +122,31 @@ def sequences_in(
     if columns.wide:
         lengths = [int(np.flatnonzero(~np.isnan(row))[-1]) + 1 if (~np.isnan(row)).any() else 0 for row in values]
         return [(str(row + 1), values[row, :length, None], np.array([row])) for row, length in enumerate(lengths)]
-    sequences = []
-    for name, rows in _groups(table[options["sequence"]].texts()):
-        if (time := options.get("time")) is not None:
-            column = table[time]
-            when = column.numbers() if column.kind == "number" else column.times()
-            rows = rows[np.argsort(when[rows], kind="stable")]
-        sequences.append((name, values[rows], rows))
-    return sequences
+    order = np.arange(len(table))
+    if (time := options.get("time")) is not None:
+        when = table[time].numbers() if table[time].kind == "number" else table[time].times()
+        order = np.argsort(when, kind="stable")
+    names = table[options["sequence"]].texts()
+    groups: dict[str, list[int]] = {name: [] for name in names if name}  # in the order of the file
+    for row in order.tolist():
+        if names[row]:
+            groups[names[row]].append(row)
+    return [(name, values[rows], np.array(rows)) for name, rows in groups.items()]
 
 
-def _labelled(table: Table, options: Options, columns: SequenceColumns) -> Items:
-    label = table[options["label"]]
-    labels = label.texts()
-    contents, names, left_out = [], [], 0
+def _labelled(table: Table, options: Options, columns: SequenceColumns) -> Items[NDArray[np.float64]]:
+    labels = table[options["label"]].texts()
+    labelled, left_out = list[tuple[NDArray[np.float64], str]](), 0
     for name, values, rows in sequences_in(table, options, columns):
-        own_labels = {labels[row] for row in rows.tolist()}
-        if len(own_labels) > 1:
-            some = " and ".join(repr(each) for each in sorted(own_labels)[:2])
-            raise DataError(table.path, f"sequence {name!r} must have one label in {label.name!r}, got {some}")
-        (class_name,) = own_labels
-        if not class_name or np.isnan(values).all():
+        first, *others = sorted({labels[row] for row in rows.tolist()})
+        if others:
+            some = f"{first!r} and {others[0]!r}"
+            raise DataError(table.path, f"sequence {name!r} must have one label in {options['label']!r}, got {some}")
+        if not first or np.isnan(values).all():
             left_out += 1
-            continue
-        contents.append(values)
-        names.append(class_name)
-    return Items(contents, names, left_out)
-
-
-def _groups(names: Sequence[str]) -> list[tuple[str, NDArray[np.int64]]]:
-    """Return the rows of each name, in the order of their first row; rows without a name are left out."""
-    rows: dict[str, list[int]] = {}
-    for row, name in enumerate(names):
-        if name:
-            rows.setdefault(name, []).append(row)
-    return [(name, np.array(some, np.int64)) for name, some in rows.items()]
+        else:
+            labelled.append((values, first))
+    return Items([values for values, _ in labelled], [label for _, label in labelled], left_out)
 
 
 def _recognise(candidate: Candidate) -> bool:

@@ -1,4 +1,4 @@
-"""Find the files of a user's data, and takes their fingerprint: how large they are and what is in them."""
+"""Find the files of a user's data, and take their fingerprint: how large they are and what is in them."""
 
 import hashlib
 import stat
@@ -51,9 +51,7 @@ def files_below(path: Path, suffixes: Suffixes) -> list[Path]:
 
 def check_place(path: Path) -> None:
     """Raise DataError unless the path is a file with something in it, or a folder, and its name is text."""
-    if any(
-        "\ud800" <= letter <= "\udfff" for letter in str(path)
-    ):  # bytes that are not UTF-8; a config cannot hold them
+    if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # not UTF-8; a config cannot hold it
         raise DataError(path, "must have a name in UTF-8; rename it")
     try:
         status = path.stat()
@@ -81,19 +79,14 @@ def fingerprint(path: Path, suffixes: Suffixes) -> Fingerprint:
 
 
 def _of_file(path: Path) -> Fingerprint:
-    size, digest = 0, hashlib.sha256()
-    with data_errors(path):
-        for chunk in chunks(path):
-            size += len(chunk)
-            digest.update(chunk)
-    return Fingerprint(size, digest.hexdigest())
+    with data_errors(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        return Fingerprint(file.tell(), digest.hexdigest())
 
 
-def chunks(path: Path, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+def chunks(path: Path, start: int, end: int) -> Iterator[bytes]:
     """Yield the bytes of a file from `start` up to `end`, a few at a time."""
     with path.open("rb") as file:
         file.seek(start)
-        remaining = end - start if end is not None else None
-        while chunk := file.read(CHUNK if remaining is None else min(CHUNK, remaining)):
-            remaining = None if remaining is None else remaining - len(chunk)
+        while chunk := file.read(min(CHUNK, end - file.tell())):
             yield chunk

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rru.data.errors import DataError
-from rru.data.sets import SPLITS
 
 HELD_OUT = 0.1  # the share of the data that validation and test have each
 NEAR = 1 << 16  # bytes: how far a cut may move to the end of a line, in a text of more than fifty times as many
@@ -13,7 +13,7 @@ NEAR_SHARE = 50  # in a smaller text, a fiftieth of it
 MAX_CHARACTER = 4  # bytes, in UTF-8
 
 
-def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: str) -> list[str]:
+def by_content(keys: Sequence[str], missing: Sequence[str], path: Path, what: str) -> list[str]:
     """Return the split of each item. Items with the same key, such as copies, come into the same split.
 
     **Arguments:**
@@ -22,7 +22,7 @@ def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: st
     - `missing`: the splits to hold out, a tenth of the items each: `valid` and `test`, unless the user gave them.
     - `path`, `what`: named in the error if there are too few items.
     """
-    counts, missing = Counter(keys), tuple(missing)
+    counts = Counter(keys)
     if len(counts) <= len(missing):
         more = f"at least {len(missing) + 1} different {what}, to train on and to hold out"
         raise DataError(path, f"must have {more}; got {len(counts)}")
@@ -37,18 +37,15 @@ def by_content(keys: Sequence[str], missing: Iterable[str], path: Path, what: st
     return [split_of.get(key, "train") for key in keys]
 
 
-def stratified(keys: Sequence[str], labels: Sequence[int], missing: Iterable[str]) -> list[str]:
+def stratified(keys: Sequence[str], labels: Sequence[str], missing: Sequence[str]) -> list[str]:
     """Return the split of each item, a tenth of every class in each split that is missing.
 
     A class with too few different items to be held out is only trained on.
     """
     splits = ["train"] * len(keys)
-    missing = tuple(missing)
     # copies with different labels must not come into different splits either: the first label decides
-    class_of: dict[str, int] = {}
-    for key, label in zip(keys, labels, strict=True):
-        class_of.setdefault(key, label)
-    by_class: dict[int, list[int]] = {}
+    class_of = dict(zip(reversed(keys), reversed(labels), strict=True))
+    by_class: dict[str, list[int]] = {}
     for item, key in enumerate(keys):
         by_class.setdefault(class_of[key], []).append(item)
     for items in by_class.values():
@@ -58,17 +55,15 @@ def stratified(keys: Sequence[str], labels: Sequence[int], missing: Iterable[str
     return splits
 
 
-def by_position(path: Path, size: int, missing: Iterable[str]) -> dict[str, tuple[int, int]]:
+def by_position(path: Path, size: int, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return the first and last byte of each part of a text: first training, then validation, then test.
 
     A cut is moved to the end of a line, if one is near, or else to the end of a word or character.
     """
-    missing = tuple(missing)
-    shares = [HELD_OUT * (len(missing) - number) for number in range(len(missing))]
+    shares = [HELD_OUT * number for number in range(len(missing), 0, -1)]
     near = min(NEAR, max(size // NEAR_SHARE, MAX_CHARACTER))
     cuts = [0, *(_cut(path, size - round(size * share), near) for share in shares), size]
-    parts = zip(("train", *missing), cuts[:-1], cuts[1:], strict=True)
-    return {split: (start, end) for split, start, end in parts}
+    return dict(zip(("train", *missing), pairwise(cuts), strict=True))
 
 
 def _cut(path: Path, position: int, near: int) -> int:
@@ -89,11 +84,27 @@ def described(given: Collection[str], how: str) -> str:
     return f"{named} as given" if "and" in named else f"{named} as given, the rest {how}"
 
 
-def shared(keys: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return how many items of `valid` and `test` have a key that is also in an earlier split."""
-    seen: set[str] = set()
-    counts = {}
-    for split in SPLITS:
-        counts[split] = sum(key in seen for key in keys[split])
-        seen.update(keys[split])
-    return {split: count for split, count in counts.items() if count}
+def slashed(counts: Iterable[int]) -> str:
+    """Return the counts of train, valid and test for a summary: `800 / 100 / 100`."""
+    return " / ".join(f"{count:,}" for count in counts)
+
+
+def copy_notes(keys: Mapping[str, Sequence[str]], what: str, *, transposed: bool = False) -> list[str]:
+    """Return what the user should know about copies among items.
+
+    **Arguments:**
+
+    - `keys`: of all items at each place that the user gave, by the split it is for; splits may be held out of `train`.
+    - `what`: the items, such as `files`.
+    - `transposed`: whether an item in another key is a copy too.
+    """
+    alike = f"the same as another, or transposed; such {what}" if transposed else "copies of others; copies"
+    also = "in an earlier split, or the same transposed" if transposed else "in an earlier split"
+    notes, seen = list[str](), set[str]()
+    for split, some in keys.items():
+        if split == "train" and len(keys) < 3 and (copies := len(some) - len(set(some))):
+            notes.append(f"{copies:,} {what} are {alike} are in one split together")
+        if across := sum(key in seen for key in some):
+            notes.append(f"{across:,} of {len(some):,} {what} of {split} are also {also}: scores look better")
+        seen.update(some)
+    return notes

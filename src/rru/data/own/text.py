@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,10 @@ from rru.data.errors import DataError
 from rru.data.own.data_json import Facts
 from rru.data.own.formats import Format, Options
 from rru.data.own.source import check_place, chunks, files_below, fingerprint
-from rru.data.own.splits import by_content, by_position, described
+from rru.data.own.splits import by_content, by_position, copy_notes, described, slashed
 from rru.data.sets import SPLITS
 from rru.data.text import LINE_END
-from rru.data.vocabulary import UNKNOWN, Vocabulary, tokens_of
+from rru.data.vocabulary import UNKNOWN, Tokens, Vocabulary, tokens_of
 
 if TYPE_CHECKING:
     from rru.data.own import OwnData
@@ -41,38 +41,39 @@ BLOCK = 1 << 22  # tokens
 SAMPLE = 1 << 20  # bytes that tell which tokenizer to use
 
 ByteRange = tuple[Path, int, int]  # file, first byte, last byte
-Encode = Callable[[str], NDArray[Any]]
+Codes = Callable[[Iterable[ByteRange]], Iterator[NDArray[np.unsignedinteger]]]
 
 
 def prepare_characters(own: "OwnData") -> Prepared:
-    """Encode a text by code points."""
-    parts = _parts(own)
-    counts = np.zeros(CODE_POINTS, np.int64)
-    for piece in _pieces(parts["train"]):
-        counts += np.bincount(_code_points(piece), minlength=CODE_POINTS)
-    used = np.flatnonzero(counts)
-    frequent = used[np.argsort(-counts[used], kind="stable")]
-    vocabulary = Vocabulary.of(map(chr, frequent), "code points")
-    table = np.full(CODE_POINTS, vocabulary.unknown, vocabulary.dtype)
-    table[frequent] = np.arange(len(vocabulary) - len(frequent), len(vocabulary))
-    return _encoded(parts, vocabulary, lambda piece: table[_code_points(piece)], "characters", own)
+    """Encode a text by code points; the vocabulary has the most frequent first."""
+    return _prepare_codes(
+        own,
+        "characters",
+        lambda parts: (np.frombuffer(piece.encode("utf-32-le"), np.uint32) for piece in _pieces(parts)),
+    )
 
 
 def prepare_bytes(own: "OwnData") -> Prepared:
     """Encode a text by bytes, whatever they are."""
-    parts = _parts(own)
-    counts = np.zeros(256, np.int64)
-    for chunk in (chunk for part in parts["train"] for chunk in chunks(*part)):
-        counts += np.bincount(np.frombuffer(chunk, np.uint8), minlength=256)
+    return _prepare_codes(
+        own, "bytes", lambda parts: (np.frombuffer(chunk, np.uint8) for part in parts for chunk in chunks(*part))
+    )
+
+
+def _prepare_codes(own: "OwnData", by: str, codes: Codes) -> Prepared:
+    """Encode a text whose tokens are numbers; `codes` yields those in parts of files, a piece at a time."""
+    parts, counts = _parts(own), np.zeros(CODE_POINTS, np.int64)
+    for piece in codes(parts["train"]):
+        in_piece = np.bincount(piece)
+        counts[: len(in_piece)] += in_piece
     used = np.flatnonzero(counts)
-    vocabulary = Vocabulary.of(map(chr, used), "bytes")
-    table = np.full(256, vocabulary.unknown, vocabulary.dtype)
+    if by == "characters":
+        used = used[np.argsort(-counts[used], kind="stable")]
+    vocabulary = Vocabulary.of(map(chr, used), "code points" if by == "characters" else by)
+    table = np.full(CODE_POINTS, vocabulary.unknown, vocabulary.dtype)
     table[used] = np.arange(len(vocabulary) - len(used), len(vocabulary))
-    arrays = {
-        split: _joined((table[np.frombuffer(chunk, np.uint8)] for part in some for chunk in chunks(*part)), table.dtype)
-        for split, some in parts.items()
-    }
-    return _described(arrays, vocabulary, "bytes", own)
+    arrays = {split: _joined((table[piece] for piece in codes(part)), table.dtype) for split, part in parts.items()}
+    return _described(arrays, vocabulary, by, own)
 
 
 def prepare_words(own: "OwnData") -> Prepared:
@@ -89,7 +90,13 @@ def prepare_words(own: "OwnData") -> Prepared:
         if len(counts) > MAX_WORDS:
             counts = Counter(dict(counts.most_common(MAX_WORDS // 2)))
     vocabulary = frequent_words(counts, own.options.get("vocabulary", VOCABULARY), vocabulary_kind)
-    return _encoded(parts, vocabulary, lambda piece: vocabulary.numbers(words(piece)), "words", own)
+    arrays = {
+        split: _joined(
+            (vocabulary.numbers(words(piece)) for piece in _pieces(part, whole_words=True)), vocabulary.dtype
+        )
+        for split, part in parts.items()
+    }
+    return _described(arrays, vocabulary, "words", own)
 
 
 def frequent_words(counts: Counter[str], most: int, kind: str) -> Vocabulary:
@@ -118,36 +125,23 @@ def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
     """Return the parts of files that each split has: of one file by position, of a folder by file."""
     splits: dict[str, list[ByteRange]] = {split: [] for split in SPLITS}
     for split, place in own.places.items():
-        missing = own.missing if split == "train" else ()
+        held_out = own.missing if split == "train" else ()
         if place.is_dir():
             files = _hashed(place)
-            for file, own_split in zip(files, by_content(list(files.values()), missing, place, "files"), strict=True):
-                splits[own_split if split == "train" else split].append((file, 0, file.stat().st_size))
+            chosen = by_content(list(files.values()), held_out, place, "files")
+            ranges = [(part, (file, 0, file.stat().st_size)) for file, part in zip(files, chosen, strict=True)]
         else:
-            size = place.stat().st_size
-            if size < MIN_BYTES:
+            if (size := place.stat().st_size) < MIN_BYTES:
                 raise DataError(place, f"must have at least {MIN_BYTES} bytes of text, got {size}")
-            for own_split, (start, end) in by_position(place, size, missing).items():
-                splits[own_split if split == "train" else split].append((place, start, end))
+            ranges = [(part, (place, *ends)) for part, ends in by_position(place, size, held_out).items()]
+        for part, byte_range in ranges:
+            splits[part if split == "train" else split].append(byte_range)
     return splits
 
 
 def _hashed(folder: Path) -> dict[Path, str]:
     """Return the hash of each text file below a folder that is not empty."""
     return {file: fingerprint(file, SUFFIXES).hash for file in files_below(folder, SUFFIXES) if file.stat().st_size}
-
-
-def _copies(own: "OwnData") -> list[str]:
-    """Return what to say about files that are the same as others."""
-    notes, seen = [], set[str]()
-    for split, place in own.places.items():
-        keys = list(_hashed(place).values()) if place.is_dir() else [own.fingerprints[split].hash]
-        if split == "train" and len(set(keys)) < len(keys):
-            notes.append(f"{len(keys) - len(set(keys))} files are copies of others; copies are in one split together")
-        if across := sum(key in seen for key in keys):
-            notes.append(f"{across} of {len(keys)} files of {split} are also in an earlier split: scores look better")
-        seen.update(keys)
-    return notes
 
 
 def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[str]:
@@ -162,14 +156,10 @@ def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[s
                 at = done - len(decoder.getstate()[0]) + error.start
                 advice = "save it as UTF-8, for example with `iconv -f latin1 -t utf-8`, or read it --by bytes"
                 raise DataError(path, f"is not UTF-8 text: {error.reason}; {advice}", f"offset {at}") from error
-            piece = piece.removeprefix("\ufeff") if done == 0 else piece
+            tail += piece.removeprefix("\ufeff") if done == 0 else piece
             done += len(chunk)
-            if not whole_words:
-                yield tail + piece
-                tail = ""
-                continue
-            tail += piece
-            if (cut := _last_space(tail)) > 0:
+            cut = max(tail.rfind(space) for space in " \n\t") + 1 if whole_words else len(tail)
+            if cut:
                 yield tail[:cut]
                 tail = tail[cut:]
             if len(tail) > MAX_WORD:
@@ -180,11 +170,6 @@ def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[s
             yield tail
 
 
-def _last_space(text: str) -> int:
-    """Return the index after the last white space."""
-    return max(text.rfind(mark) for mark in (" ", "\n", "\t")) + 1
-
-
 def _check(chunk: bytes, path: Path, offset: int) -> None:
     if offset == 0 and chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError(path, "is UTF-16 text; save it as UTF-8, for example with `iconv -f utf-16 -t utf-8`")
@@ -192,49 +177,38 @@ def _check(chunk: bytes, path: Path, offset: int) -> None:
         raise DataError(path, "is binary, not text: it has a zero byte; read it --by bytes", f"offset {offset + zero}")
 
 
-def _code_points(piece: str) -> NDArray[np.uint32]:
-    return np.frombuffer(piece.encode("utf-32-le"), np.uint32)
-
-
-def _encoded(
-    parts: dict[str, list[ByteRange]], vocabulary: Vocabulary, encode: Encode, by: str, own: "OwnData"
-) -> Prepared:
-    arrays = {
-        split: _joined(map(encode, _pieces(some, whole_words=by == "words")), vocabulary.dtype)
-        for split, some in parts.items()
-    }
-    return _described(arrays, vocabulary, by, own)
-
-
-def _joined(pieces: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _joined(pieces: Iterable[Tokens], dtype: np.dtype[np.unsignedinteger]) -> Tokens:
     """Join arrays in a temporary file, which is gone when the result is; a large text does not fit in memory."""
     with tempfile.TemporaryFile() as file:
         for piece in pieces:
-            file.write(piece.astype(dtype, copy=False).tobytes())
+            file.write(piece.tobytes())
         file.flush()
         if not file.tell():
             return np.zeros(0, dtype)
         return np.memmap(file, dtype, "r")
 
 
-def _share(array: NDArray[Any], token: int) -> float:
+def _share(array: Tokens, token: int) -> float:
     """Return the share of a token, a block at a time: the array may be larger than memory."""
     blocks = range(0, len(array), BLOCK)
     return sum(int(np.count_nonzero(array[start : start + BLOCK] == token)) for start in blocks) / len(array)
 
 
-def _described(arrays: dict[str, NDArray[Any]], vocabulary: Vocabulary, by: str, own: "OwnData") -> Prepared:
+def _described(arrays: dict[str, Tokens], vocabulary: Vocabulary, by: str, own: "OwnData") -> Prepared:
     counts = [len(arrays[split]) for split in SPLITS]
     if min(counts) < 2:
         raise DataError(own.path, f"must have at least 2 {by} to train, validate and test on each, got {counts}")
     unknown = {split: _share(arrays[split], vocabulary.unknown) for split in SPLITS}
     split = described(own.places, "by file" if own.path.is_dir() else "by position")
-    sizes = " / ".join(f"{count:,}" for count in counts)
-    summary = f"{sizes} {by} to train, validate and test ({split}); vocabulary {len(vocabulary):,}"
+    summary = f"{slashed(counts)} {by} to train, validate and test ({split}); vocabulary {len(vocabulary):,}"
     if any(unknown.values()):
         summary += f"; unknown {' / '.join(f'{unknown[split]:.2%}' for split in SPLITS)}"
     statistics = {"tokens": counts, "vocabulary": len(vocabulary)}
-    facts = Facts(statistics=statistics, summary=summary, notes=tuple(_copies(own)))
+    hashes = {
+        split: list(_hashed(place).values()) if place.is_dir() else [own.fingerprints[split].hash]
+        for split, place in own.places.items()
+    }
+    facts = Facts(statistics=statistics, summary=summary, notes=tuple(copy_notes(hashes, "files")))
     return Prepared(arrays, facts.fields() | {"vocabulary": vocabulary.fields()})
 
 
