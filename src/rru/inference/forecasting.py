@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.own.data_json import MAX_WINDOW, SeriesFacts
-from rru.data.own.resampling import RegularSeries, read_series, times_after, with_future
+from rru.data.own.resampling import RegularSeries, read_series
 from rru.data.own.scaling import Scaling
 from rru.data.own.source import check_place
 from rru.data.own.table import read_table
@@ -68,10 +68,8 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
     window = trained.config.task.context + facts.horizon
     if window > MAX_WINDOW:
         raise RunError(f"{trained.path}: context and horizon must be at most {MAX_WINDOW} steps, are {window}")
-    all_series = [
-        with_future(series, facts.layout, facts.horizon, path)
-        for series in read_series(read_table(path), facts.layout).values()
-    ]
+    read = read_series(read_table(path), facts.layout)
+    all_series = [series.with_future(facts.horizon, path) for series in read.values()]
     forecasts: list[Forecast] = []
     many = max(min(BATCH, MAX_WINDOW // window), 1)
     for start in range(0, len(all_series), many):
@@ -99,7 +97,7 @@ def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFact
     if not np.isfinite(quantiles).all():
         raise RunError(f"{trained.path}: its forecasts are not finite; it cannot be used on these series")
     history = [np.where(series.observed, series.values, np.nan) for series in some]
-    times = [times_after(series, layout, 0, len(series.values) + windows.horizon) for series in some]
+    times = [series.times(0, len(series.values) + windows.horizon) for series in some]
     return [
         Forecast(series.name, layout.target, history[number], quantiles[:, number], times[number])
         for number, series in enumerate(some)

@@ -1,5 +1,7 @@
 """Series from tables: what is understood of them, how they are split and scaled, and what is refused."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -236,6 +238,6 @@ def test_growth_in_per_cent_is_seen():
 
 def test_a_scaling_is_read_back_and_checked():
     scaling = Scaling.of(np.array(WAVE), 6, 5, "last", log=True)
-    assert Scaling.from_fields(scaling.fields()) == scaling
+    assert Scaling.from_fields(asdict(scaling)) == scaling
     with pytest.raises(ValueError, match="unit of a scaling must be finite and positive"):
-        Scaling.from_fields({**scaling.fields(), "unit": 0})
+        Scaling.from_fields({**asdict(scaling), "unit": 0})

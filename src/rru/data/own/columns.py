@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
+from rru.data.own.scaling import ColumnScale
 from rru.data.own.table import Column, Table
 from rru.data.own.times import Frequency, Times, calendar, frequency_of, parse
 
@@ -30,8 +31,8 @@ class Layout:
     - `target`: the column to forecast.
     - `time`, `id`: the columns with times and names of series; None if there is none.
     - `past`, `known`: input columns; those in `known` are known in advance.
+    - `calendar`: the inputs that are made of the times, such as `hour sin`.
     - `levels`: the categories of the input columns that are not numbers.
-    - `calendar`: whether hour, weekday and time of the year are inputs.
     - `frequency`: the time between steps; None without times.
     - `means`, `deviations`: of each input, from the training part.
     """
@@ -41,8 +42,8 @@ class Layout:
     id: str | None = None
     past: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
-    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calendar: tuple[str, ...] = ()
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     frequency: Frequency | None = None
     means: tuple[float, ...] = ()
     deviations: tuple[float, ...] = ()
@@ -68,56 +69,43 @@ class Layout:
 
     def scaled(self, inputs: Sequence[NDArray[np.float64]]) -> "Layout":
         """Return the layout with means and deviations of inputs (T, size) of training parts."""
-        rows = np.concatenate(inputs)
-        there = ~np.isnan(rows)
-        counts = np.maximum(there.sum(axis=0), 1)
-        means = np.where(there, rows, 0).sum(axis=0) / counts
-        deviations = np.sqrt((np.where(there, rows - means, 0) ** 2).sum(axis=0) / counts)
-        return replace(self, means=tuple(means.tolist()), deviations=tuple((deviations + (deviations == 0)).tolist()))
+        scale = ColumnScale.of(np.concatenate(inputs))
+        return replace(self, means=scale.mean, deviations=scale.deviation)
 
     def standardized(self, inputs: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return inputs (T, size) with mean 0 and deviation 1 in the training part; 0 where missing."""
         scaled = (inputs - np.array(self.means)) / np.array(self.deviations)
         return np.asarray(np.clip(np.nan_to_num(scaled), -10, 10), np.float32)
 
-    def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
-        values = {name: getattr(self, name) for name in ("target", "time", "id", "past", "known", "calendar")}
-        lists = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        levels = {name: list(level) for name, level in self.levels.items()}
-        code = None if self.frequency is None else self.frequency.code
-        numbers = {"means": list(self.means), "deviations": list(self.deviations)}
-        return {**lists, "levels": levels, "frequency": code, **numbers}
-
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Layout":
-        """Read what `fields` returned; raise ValueError, TypeError, KeyError or the like if it is something else."""
+        """Build a layout from JSON values; raise ValueError, TypeError, KeyError or the like if they are wrong."""
         frequency = None if fields["frequency"] is None else Frequency.of(fields["frequency"])
         time, id_name = (None if fields[name] is None else str(fields[name]) for name in ("time", "id"))
         past, known, features = (_texts(fields[name], name) for name in ("past", "known", "calendar"))
         levels = {name: _texts(level, f"levels of {name}") for name, level in fields["levels"].items()}
         means, deviations = (tuple(map(float, fields[name])) for name in ("means", "deviations"))
-        names = str(fields["target"]), time, id_name, past, known
-        layout = cls(*names, levels, features, frequency, means, deviations)
+        names = str(fields["target"]), time, id_name, past, known, features
+        layout = cls(*names, levels, frequency, means, deviations)
         if not len(means) == len(deviations) == layout.size <= MAX_INPUTS:
             raise ValueError(f"a layout must have a mean and a deviation for each input, and at most {MAX_INPUTS}")
         if not all(map(math.isfinite, (*means, *deviations))) or min(deviations, default=1) <= 0:
             raise ValueError("means of a layout must be finite, deviations finite and positive")
         if len({*past, *known}) < len(past) + len(known) or not set(levels) <= {*past, *known}:
             raise ValueError("inputs of a layout must be different columns, and levels must be of inputs")
-        if (time is None) != (frequency is None) or not set(features) <= _calendar_names(frequency):
+        if (time is None) != (frequency is None) or not set(features) <= set(_calendar_names(frequency)):
             raise ValueError("times of a layout need a frequency, and its calendar must be that of the frequency")
         return layout
 
 
-def _texts(values: Any, what: str) -> tuple[str, ...]:
+def _texts(values: object, what: str) -> tuple[str, ...]:
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{what} of a layout must be a list of texts")
     return tuple(values)
 
 
-def _calendar_names(frequency: Frequency | None) -> set[str]:
-    return set() if frequency is None else set(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
+def _calendar_names(frequency: Frequency | None) -> tuple[str, ...]:
+    return () if frequency is None else tuple(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
 
 
 def find_layout(table: Table, options: Options) -> Layout:
@@ -135,12 +123,10 @@ def find_layout(table: Table, options: Options) -> Layout:
     frequency = None
     if time is not None:
         frequency = Frequency.of(options["frequency"]) if options.get("frequency") else _frequency(table, time, id_name)
-    features: tuple[str, ...] = ()
-    if options.get("calendar"):
-        if frequency is None:
-            raise DataError(table.path, "has no column of times, which the calendar needs")
-        features = tuple(calendar(np.array(["2000-01-01"], "datetime64[us]"), frequency))
-    layout = Layout(target, time, id_name, past, known, levels, features, frequency)
+    if options.get("calendar") and frequency is None:
+        raise DataError(table.path, "has no column of times, which the calendar needs")
+    features = _calendar_names(frequency) if options.get("calendar") else ()
+    layout = Layout(target, time, id_name, past, known, features, levels, frequency)
     if layout.size > MAX_INPUTS:
         raise DataError(table.path, f"must give at most {MAX_INPUTS} inputs, gives {layout.size}; name fewer columns")
     return layout

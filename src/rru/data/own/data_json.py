@@ -1,11 +1,12 @@
 """What a run or export keeps about the user's own data, in data.json. Anyone may have written it, so it is checked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Self
 
 from rru.data.own.columns import Layout
 from rru.data.own.scaling import BASES, ColumnScale, Scaling
+from rru.data.own.times import Frequency
 
 MAX_WINDOW = 1 << 20  # steps of context and horizon: a window of more takes gigabytes
 MAX_SEASON = 10**7  # steps
@@ -53,7 +54,8 @@ class Facts:
 
     def fields(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        values: dict[str, Any] = _plain(self)
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +136,10 @@ class SeriesFacts(Facts):
 
 def _plain(value: Any) -> Any:
     """Return a value of facts as JSON values."""
-    if isinstance(value, Layout | Scaling | ColumnScale):
-        return value.fields()
+    if isinstance(value, Frequency):
+        return value.code
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return list(value) if isinstance(value, tuple) else value

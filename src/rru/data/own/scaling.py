@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -82,16 +82,19 @@ class ColumnScale:
 
     @classmethod
     def of(cls, values: Values) -> "ColumnScale":
-        """Find the scale of the rows (T, columns) of the training part."""
-        mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-        return cls(tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist()))
+        """Find the scale of the rows (T, columns) of the training part; NaN is missing."""
+        there = ~np.isnan(values)
+        counts = np.maximum(there.sum(axis=0), 1)
+        mean = np.where(there, values, 0).sum(axis=0) / counts
+        deviation = np.sqrt((np.where(there, values - mean, 0) ** 2).sum(axis=0) / counts)
+        return cls(tuple(mean.tolist()), tuple((deviation + (deviation == 0)).tolist()))
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], columns: int) -> "ColumnScale":
-        """Read what `fields` returned; raise ValueError if it is not for so many columns."""
+        """Build a scale from JSON values; raise ValueError if it is not for so many columns."""
         for name in ("mean", "deviation"):
             numbers = fields[name]
-            if not isinstance(numbers, list) or len(numbers) != columns:
+            if not isinstance(numbers, list | tuple) or len(numbers) != columns:
                 raise ValueError(f"scale must have one {name} for each of {columns} columns")
             if not all(math.isfinite(number) for number in numbers):
                 raise ValueError(f"scale must have finite numbers as {name}")
@@ -99,16 +102,16 @@ class ColumnScale:
             raise ValueError("scale must have positive deviations")
         return cls(tuple(fields["mean"]), tuple(fields["deviation"]))
 
-    def fields(self) -> dict[str, list[float]]:
-        """Return JSON values."""
-        return {"mean": list(self.mean), "deviation": list(self.deviation)}
-
     def apply(self, values: Values) -> NDArray[np.float32]:
         """Scale a sequence (T, columns). A missing value is replaced by the one before it, or else by the mean."""
         scaled = (values - np.array(self.mean)) / np.array(self.deviation)
-        rows = np.where(np.isnan(scaled), 0, np.arange(len(scaled))[:, None])
-        filled = np.take_along_axis(scaled, np.maximum.accumulate(rows, axis=0), axis=0)
-        return np.asarray(np.nan_to_num(filled, nan=0.0), np.float32)
+        return np.asarray(np.nan_to_num(carried(scaled)), np.float32)
+
+
+def carried(values: Values) -> Values:
+    """Replace NaN in (T, columns) by the value before it; at the beginning NaN stays."""
+    rows = np.where(np.isnan(values), 0, np.arange(len(values))[:, None])
+    return np.asarray(np.take_along_axis(values, np.maximum.accumulate(rows, axis=0), axis=0))
 
 
 @dataclass(frozen=True)
@@ -138,19 +141,18 @@ class Scaling:
         `log` asks for the logarithm, which a series with negative values does not have.
         """
         floor = float(values[values > 0].min()) / 10 if log and values.min() >= 0 < values.max() else None
-        naive = _naive(values, season)
         scaled = transformed(values, floor)
         origins, starts = _origins(scaled, season, horizon)
+        deviation = float(np.std(scaled))
         spread = float(np.std(scaled[origins] - recent_mean(scaled, origins, starts, season)))
-        errors = base_errors(base, scaled, season, horizon)
-        smallest = 1e-6 * (float(np.std(scaled)) or 1.0)
-        found = float(np.mean(scaled)), float(np.std(scaled)), spread, errors
-        centre, deviation, spread, unit = found
-        return cls(floor, centre, max(deviation, smallest), max(spread, smallest), max(unit, smallest), naive)
+        unit = base_errors(base, scaled, season, horizon)
+        smallest = 1e-6 * (deviation or 1.0)
+        deviation, spread, unit = (max(number, smallest) for number in (deviation, spread, unit))
+        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, _naive(values, season))
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Scaling":
-        """Read what `fields` returned; raise ValueError if a number is not finite, or not positive where it must."""
+        """Build a scaling from JSON values; raise ValueError if one is not finite, or not positive where it must."""
         numbers = {name: float(fields[name]) for name in ("centre", "deviation", "spread", "unit", "naive")}
         floor = None if fields["floor"] is None else float(fields["floor"])
         wrong = [
@@ -159,10 +161,6 @@ class Scaling:
         if wrong or (floor is not None and not 0 < floor < math.inf):
             raise ValueError(f"{', '.join(wrong) or 'floor'} of a scaling must be finite and positive")
         return cls(floor, **numbers)
-
-    def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 def transformed(values: Values, floor: float | None) -> Values:

@@ -1,12 +1,10 @@
 """Series for forecasting, from a table: their splits, season and scaling."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rru.data.cache import Prepared
 from rru.data.errors import DataError
@@ -20,11 +18,13 @@ from rru.data.own.scaling import (
     BASES,
     GROWTH,
     Scaling,
+    Values,
     base_errors,
     found_season,
     grows_with_level,
     transformed,
 )
+from rru.data.own.splits import slashed
 from rru.data.own.table import read_table
 from rru.data.sets import SPLITS, Series
 
@@ -35,12 +35,17 @@ MIN_TRAINING = 4  # steps of the training part before its last horizon
 MAX_SEASON = 400  # steps, where it is not known from the frequency
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Where the validation and test parts of a series begin."""
+class SplitSeries(NamedTuple):
+    """A series, and where its validation and test parts begin."""
 
+    series: RegularSeries
     valid: int
     test: int
+
+    @property
+    def training(self) -> Values:
+        """The values (T,) of the training part."""
+        return self.series.values[: self.valid]
 
 
 def prepare(own: "OwnData") -> Prepared:
@@ -48,33 +53,34 @@ def prepare(own: "OwnData") -> Prepared:
     horizon = int(own.options["horizon"])
     tables = {split: read_table(path) for split, path in own.places.items()}
     layout = find_layout(tables["train"], own.options)
-    parts = {split: read_series(table, layout) for split, table in tables.items()}
-    all_series, splits, notes = _joined(own, parts, layout)
-    changing = [
-        (series, at)
-        for series, at in zip(all_series, splits, strict=True)
-        if np.ptp(series.values[: at.valid][series.observed[: at.valid]])
-    ]
-    if not changing:
+    joined, notes = _joined(own, {split: read_series(table, layout) for split, table in tables.items()})
+    splits = [each for each in joined if np.ptp(each.training[each.series.observed[: each.valid]])]
+    if not splits:
         raise DataError(own.path, f"column {layout.target!r} does not change in its training part: nothing to forecast")
-    if left := len(all_series) - len(changing):
-        notes.append(f"{left:,} series do not change in their training part and are left out")
-    all_series, splits = [series for series, _ in changing], [at for _, at in changing]
-    training = [series.values[: at.valid] for series, at in zip(all_series, splits, strict=True)]
+    if constant := len(joined) - len(splits):
+        notes.append(f"{constant:,} series do not change in their training part and are left out")
+    training, all_series = [each.training for each in splits], [each.series for each in splits]
     season, why = _season(layout, training, own.options.get("season"))
-    log = _most(grows_with_level(values, season) for values in training)
+    log = bool(np.mean([grows_with_level(values, season) for values in training]) > 0.5)
     base = _best_base(training, season, horizon, log=log)
-    scalings = [Scaling.of(values, season, horizon, base, log=log) for values in training]
-    layout = layout.scaled([series.inputs[: at.valid] for series, at in zip(all_series, splits, strict=True)])
-    counts = _statistics(all_series, splits) | {"horizon": horizon, "season": season, "inputs": layout.size}
+    layout = layout.scaled([each.series.inputs[: each.valid] for each in splits])
+    parts = [(each.valid, each.test - each.valid, len(each.series.values) - each.test) for each in splits]
+    steps = [int(count) for count in np.sum(parts, axis=0)]
     facts = SeriesFacts(
         layout=layout,
         horizon=horizon,
         season=season,
         base=base,
-        series={series.name: scaling for series, scaling in zip(all_series, scalings, strict=True)},
-        statistics=counts,
-        summary=_summary(layout, all_series, splits, horizon, why),
+        series={each.series.name: Scaling.of(each.training, season, horizon, base, log=log) for each in splits},
+        statistics={
+            "series": len(splits),
+            "steps": steps,
+            "horizon": horizon,
+            "season": season,
+            "inputs": layout.size,
+        },
+        summary=f"{_summary(layout, all_series)}, {why}; forecasts {horizon}; "
+        f"train / valid / test {slashed(steps)} steps",
         notes=(*notes, *_notes(layout, all_series, tables["train"].names, log)),
     )
     arrays = {
@@ -82,7 +88,7 @@ def prepare(own: "OwnData") -> Prepared:
         "observed": np.concatenate([series.observed for series in all_series]),
         "inputs": np.concatenate([layout.standardized(series.inputs[: len(series.values)]) for series in all_series]),
         "lengths": np.array([len(series.values) for series in all_series], np.int64),
-        "splits": np.array([(at.valid, at.test) for at in splits], np.int64),
+        "splits": np.array([(each.valid, each.test) for each in splits], np.int64),
     }
     return Prepared(arrays, facts.fields())
 
@@ -93,40 +99,34 @@ def from_prepared(ready: Prepared) -> Series:
     return Series(**{name: np.asarray(array) for name, array in ready.arrays.items()}, facts=facts)
 
 
-def _joined(
-    own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]], layout: Layout
-) -> tuple[list[RegularSeries], list[Parts], list[str]]:
-    """Return every series with where its parts begin: where the user's files end, else the last tenths."""
-    joined, splits, notes, horizon = list[RegularSeries](), list[Parts](), list[str](), int(own.options["horizon"])
+def _joined(own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]]) -> tuple[list[SplitSeries], list[str]]:
+    """Return every series with where its parts begin: where the user's files end, else the last tenths; and notes."""
+    joined, notes, horizon = list[SplitSeries](), list[str](), int(own.options["horizon"])
     if "valid" in parts and "test" not in parts:
         raise DataError(own.places["valid"], "of series needs --test too: the test comes after validation in time")
     for name, series in parts["train"].items():
         held = max(len(series.values) // 10, horizon)
         if own.missing and held > len(series.values) // 10:
-            note = f"validation and test have {held:,} steps each, a horizon, where a tenth would be less"
-            notes += [] if note in notes else [note]
+            notes.append(f"validation and test have {held:,} steps each, a horizon, where a tenth would be less")
         lengths = {"train": len(series.values) - held * len(own.missing)} | dict.fromkeys(own.missing, held)
         for split in SPLITS[1:]:
             if split in parts:
                 if name not in parts[split]:
                     raise DataError(own.places[split], f"has no series {name!r}, which {own.path} has")
                 before = len(series.values)
-                series = series.followed_by(parts[split][name], layout, own.places[split])
+                series = series.followed_by(parts[split][name], own.places[split])
                 lengths[split] = len(series.values) - before
         if lengths["train"] < horizon + MIN_TRAINING:
             most = (len(series.values) - MIN_TRAINING) // 3
-            much = f"horizon must be at most {most}" if most > 0 else "it must have more steps"
-            which = f"series {name!r} has" if name else "has"
-            steps = (
-                f"{which} {len(series.values):,} steps, too few to train, validate and test with a horizon of {horizon}"
-            )
-            raise DataError(own.path, f"{steps}; {much}")
-        joined.append(series)
-        splits.append(Parts(lengths["train"], lengths["train"] + lengths["valid"]))
-    return joined, splits, notes
+            advice = f"horizon must be at most {most}" if most > 0 else "it must have more steps"
+            steps = f"{f'series {name!r} ' if name else ''}has {len(series.values):,} steps"
+            few = f"{steps}, too few to train, validate and test with a horizon of {horizon}"
+            raise DataError(own.path, f"{few}; {advice}")
+        joined.append(SplitSeries(series, lengths["train"], lengths["train"] + lengths["valid"]))
+    return joined, list(dict.fromkeys(notes))
 
 
-def _season(layout: Layout, training: list[NDArray[np.float64]], given: int | None) -> tuple[int, str]:
+def _season(layout: Layout, training: list[Values], given: int | None) -> tuple[int, str]:
     """Return the season, and where it is from."""
     longest = max(map(len, training))
     if given is not None:
@@ -140,12 +140,7 @@ def _season(layout: Layout, training: list[NDArray[np.float64]], given: int | No
     return (season, f"season {season} found by autocorrelation") if season > 1 else (1, "no season")
 
 
-def _most(answers: Iterable[bool]) -> bool:
-    given = list(answers)
-    return 2 * sum(given) > len(given)
-
-
-def _best_base(training: list[NDArray[np.float64]], season: int, horizon: int, *, log: bool) -> str:
+def _best_base(training: list[Values], season: int, horizon: int, *, log: bool) -> str:
     """Return the simple forecast with the least error, on average over the series, relative to the others."""
     errors: dict[str, float] = {}
     bases = [base for base in BASES if season > 1 or base not in (AVERAGE, GROWTH)]
@@ -158,26 +153,15 @@ def _best_base(training: list[NDArray[np.float64]], season: int, horizon: int, *
     return min(errors, key=lambda base: errors[base])
 
 
-def _statistics(all_series: list[RegularSeries], splits: list[Parts]) -> dict[str, Any]:
-    counts = [
-        (at.valid, at.test - at.valid, len(series.values) - at.test)
-        for series, at in zip(all_series, splits, strict=True)
-    ]
-    return {"series": len(all_series), "steps": [int(number) for number in np.sum(counts, axis=0)]}
-
-
-def _summary(layout: Layout, all_series: list[RegularSeries], splits: list[Parts], horizon: int, season: str) -> str:
-    steps, observed = (
-        sum(len(series.values) for series in all_series),
-        sum(int(series.observed.sum()) for series in all_series),
-    )
+def _summary(layout: Layout, all_series: list[RegularSeries]) -> str:
+    """Describe the target, inputs, steps and frequency."""
+    steps = sum(len(series.values) for series in all_series)
+    missing = steps - sum(int(series.observed.sum()) for series in all_series)
     rate = "steps without times" if layout.frequency is None else str(layout.frequency)
     many = f"{len(all_series):,} series of {layout.target!r} by {layout.id!r}" if layout.id else repr(layout.target)
-    gaps = f"{steps - observed:,} of them missing, " if observed < steps else ""
+    gaps = f"{missing:,} of them missing, " if missing else ""
     inputs = f", with {', '.join(layout.input_names)}" if layout.input_names else ""
-    parts = " / ".join(f"{count:,}" for count in _statistics(all_series, splits)["steps"])
-    split = f"train / valid / test {parts} steps"
-    return f"{many}{inputs}; {steps:,} steps, {gaps}{rate}, {season}; forecasts {horizon}; {split}"
+    return f"{many}{inputs}; {steps:,} steps, {gaps}{rate}"
 
 
 def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], log: bool) -> list[str]:

@@ -1,9 +1,10 @@
 """Times of series: reads timestamps, finds their frequency, and makes calendar features."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +49,11 @@ def parse(texts: Sequence[str]) -> tuple[Times, int | None]:
     """
     for pattern, read in ((_ISO, _from_iso), (_QUARTER, _from_quarter)):
         if pattern.fullmatch(texts[0]):
-            return _collected(texts, pattern, read)
+            return _read_all(texts, read)
     best: tuple[Times, int | None] = (_times([]), 0)
     evenness = 0.0
     for form in _FORMATS:
-        times, wrong = _formatted(texts, form)
+        times, wrong = _read_all(texts, partial(_from_format, form))
         if wrong is not None and best[1] is not None and wrong > best[1]:
             best = (times, wrong)
         elif wrong is None and (best[1] is not None or _evenness(times) > evenness):  # 3/4 is in March or in April
@@ -64,41 +65,41 @@ def _times(values: Sequence[object]) -> Times:
     return np.array(values, "datetime64[us]")
 
 
-def _collected(texts: Sequence[str], pattern: re.Pattern[str], read: object) -> tuple[Times, int | None]:
+def _read_all(texts: Sequence[str], read: Callable[[str], object]) -> tuple[Times, int | None]:
+    """Return what `read` makes of each text, and the row of the first for which it raises ValueError."""
     values = []
     for row, text in enumerate(texts):
-        match = pattern.fullmatch(text)
         try:
-            values.append(read(*match.groups()) if match else None)  # type: ignore[operator]
+            values.append(read(text))
         except ValueError:
-            match = None
-        if match is None:
             return _times([]), row
     return _times(values), None
 
 
-def _from_iso(moment: str, zone: str | None) -> np.datetime64:
+def _groups(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise ValueError(f"must be like the first time, got {text!r}")
+    return match.groups()
+
+
+def _from_iso(text: str) -> np.datetime64:
+    moment, zone = _groups(_ISO, text)
     time = np.datetime64(moment.replace(" ", "T"), "us")
     if zone in (None, "Z", "UTC"):
         return time
-    assert zone is not None
     digits = zone[1:].replace(":", "").ljust(4, "0")
     minutes = int(digits[:2]) * 60 + int(digits[2:])
     return time - np.timedelta64(minutes if zone[0] == "+" else -minutes, "m")
 
 
-def _from_quarter(year: str, quarter: str) -> np.datetime64:
+def _from_quarter(text: str) -> np.datetime64:
+    year, quarter = _groups(_QUARTER, text)
     return np.datetime64(f"{year}-{3 * int(quarter) - 2:02d}", "us")
 
 
-def _formatted(texts: Sequence[str], form: str) -> tuple[Times, int | None]:
-    values = []
-    for row, text in enumerate(texts):
-        try:
-            values.append(datetime.strptime(text, form))
-        except ValueError:
-            return _times([]), row
-    return _times(values), None
+def _from_format(form: str, text: str) -> datetime:
+    return datetime.strptime(text, form)
 
 
 def _evenness(times: Times) -> float:
