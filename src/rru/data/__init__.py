@@ -21,7 +21,7 @@ from rru.data.own import midi as own_midi
 from rru.data.own import text as own_text
 from rru.data.own.data_json import Facts
 from rru.data.own.detect import from_csv, from_folder, from_midi, from_path, from_text
-from rru.data.own.formats import Candidate, Format, format_of, register_format
+from rru.data.own.formats import FORMATS, Candidate, Format, format_of
 from rru.data.reviews import words_of
 from rru.data.sets import (
     KEYS,
@@ -92,7 +92,7 @@ for _format in (
     own_text.CHARACTERS, own_text.WORDS, own_text.BYTES, series.FORMAT, sequences.FORMAT, texts.FORMAT, own_midi.FORMAT,
     texts.REVIEWS, images.FORMAT,
 ):  # fmt: skip
-    register_format(_format)
+    FORMATS[_format.name] = _format
 
 
 @overload

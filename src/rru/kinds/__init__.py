@@ -8,7 +8,7 @@ music.metric, music.commands, music.format.suffixes
 ```
 """
 
-from rru.data.own.formats import register_format
+from rru.data.own.formats import FORMATS
 from rru.kinds.images import IMAGES
 from rru.kinds.kind import CODE, Card, Kind, TrainedOn
 from rru.kinds.language import BYTES, CHARACTERS, WORDS
@@ -18,7 +18,7 @@ from rru.kinds.series import SERIES
 from rru.kinds.texts import REVIEWS, TEXTS
 from rru.nn.options import Declared
 from rru.suggestions import did_you_mean
-from rru.tasks import register_task
+from rru.tasks import TASKS
 
 __all__ = ["CODE", "KINDS", "Card", "Kind", "TrainedOn", "kind_of", "reading_options", "register_kind"]
 
@@ -32,9 +32,8 @@ def register_kind(kind: Kind) -> Kind:
         raise ValueError(f"kind {kind.name!r} is registered already")
     if undeclared := set(kind.format.options) ^ set(kind.declared_options):
         raise ValueError(f"kind {kind.name!r}: options of format and kind must be the same, got {undeclared}")
-    register_format(kind.format)
-    register_task(kind.name, kind.task)
-    return KINDS.setdefault(kind.name, kind)
+    KINDS[kind.name], FORMATS[kind.name], TASKS[kind.name] = kind, kind.format, kind.task
+    return kind
 
 
 def kind_of(name: str) -> Kind:

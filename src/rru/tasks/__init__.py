@@ -60,7 +60,6 @@ __all__ = [
     "make",
     "map_state",
     "metric_of",
-    "register_task",
     "task_names",
     "verdict",
 ]
@@ -77,12 +76,6 @@ TASKS: dict[str, type[Task]] = {
     "series": SeriesTask,
 }
 """The task of each kind of data."""
-
-
-def register_task(kind: str, task: type[Task]) -> None:
-    """Add the task of a kind of data; raise ValueError if it has another one."""
-    if TASKS.setdefault(kind, task) is not task:
-        raise ValueError(f"kind {kind!r} has the task {TASKS[kind].__name__} already")
 
 
 def task_names() -> tuple[str, ...]:

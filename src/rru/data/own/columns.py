@@ -137,11 +137,10 @@ def _time_column(table: Table, given: str | None, others: set[str | None]) -> st
         table[given]
         return given
     rest = [column for column in table if column.name not in others]
+    times = [column for column in rest if column.kind == "time"]
     named = [column for column in rest if column.kind == "number" and column.name.lower() in TIME_NAMES]
-    candidates = [each for each in rest if each.kind == "time"] + [
-        each for each in named if _from_numbers(each) is not None
-    ]
-    return candidates[0].name if candidates else None
+    times += [column for column in named if _from_numbers(column) is not None]
+    return times[0].name if times else None
 
 
 def _listed(table: Table, names: str | None, taken: set[str | None]) -> tuple[str, ...]:
@@ -162,9 +161,8 @@ def _listed(table: Table, names: str | None, taken: set[str | None]) -> tuple[st
 def _levels(column: Column) -> tuple[str, ...]:
     levels = sorted(set(column.texts()) - {""})
     if len(levels) > MAX_LEVELS:
-        raise DataError(
-            column.file, f"column {column.name!r} must have at most {MAX_LEVELS} categories, has {len(levels)}"
-        )
+        many = f"must have at most {MAX_LEVELS} categories, has {len(levels)}"
+        raise DataError(column.file, f"column {column.name!r} {many}")
     return tuple(levels)
 
 
@@ -208,8 +206,6 @@ def _frequency(table: Table, time: str, id_name: str | None) -> Frequency:
     frequency = frequency_of(times)
     if frequency is None:
         steps = np.diff(times).astype("timedelta64[s]")
-        seen = f"from {steps.min()} to {steps.max()} apart"
-        raise DataError(
-            table.path, f"column {time!r} has uneven times ({seen}); give --frequency, such as h or D, to average"
-        )
+        uneven = f"has uneven times (from {steps.min()} to {steps.max()} apart)"
+        raise DataError(table.path, f"column {time!r} {uneven}; give --frequency, such as h or D, to average")
     return frequency

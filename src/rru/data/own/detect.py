@@ -17,7 +17,7 @@ from rru.data.errors import DataError
 from rru.data.own import OwnData
 from rru.data.own.formats import FORMATS, Candidate, Options, format_of
 from rru.data.own.source import check_place, files_below
-from rru.data.own.table import read_table
+from rru.data.own.table import listed, read_table
 
 Place = Path | str
 TABLES = (".csv", ".tsv", ".tab", ".parquet")
@@ -198,11 +198,9 @@ def unclear(path: Path, options: Options) -> Exception:
     for name in SERIES_OPTIONS:
         if name in options:
             return ValueError(f"--{name} is not for a table without --target such as {path}")
-    names = read_table(path).names
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return DataError(
         path,
-        f"is a table with the columns {shown}; say what to do with it: --target COLUMN --horizon STEPS to forecast, "
-        "--text COLUMN --label COLUMN or --label COLUMN --sequence COLUMN to classify, or --by characters to read it "
-        "as text",
+        f"is a table with the columns {listed(read_table(path).names, 12)}; say what to do with it: "
+        "--target COLUMN --horizon STEPS to forecast, --text COLUMN --label COLUMN or --label COLUMN --sequence COLUMN "
+        "to classify, or --by characters to read it as text",
     )

@@ -34,10 +34,6 @@ class Candidate:
     suffixes: frozenset[str]
 
 
-def _as_given(path: Path, options: Options) -> Options:
-    return options
-
-
 @dataclass(frozen=True)
 class Format:
     """How data of a kind is read.
@@ -65,7 +61,7 @@ class Format:
     facts: type[Facts] = Facts
     suffixes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    complete: Callable[[Path, Options], Options] = _as_given
+    complete: Callable[[Path, Options], Options] = lambda path, options: options
     recognise: Callable[[Candidate], bool] | None = None
     prepare_set: Callable[[Found, dict[str, bool]], Prepared] | None = None
     set_options: Mapping[str, bool] = field(default_factory=dict)
@@ -73,12 +69,6 @@ class Format:
 
 FORMATS: dict[str, Format] = {}
 """All formats by kind. `rru.data.from_path` asks the last one first whether it recognises a file."""
-
-
-def register_format(form: Format) -> None:
-    """Add a format; raise ValueError if there is another one of this name."""
-    if FORMATS.setdefault(form.name, form) is not form:
-        raise ValueError(f"kind {form.name!r} is registered already")
 
 
 def format_of(kind: str) -> Format:

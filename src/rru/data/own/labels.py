@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rru.data.errors import DataError
 from rru.data.own.data_json import LabelFacts, Statistics
 from rru.data.own.splits import copy_notes, described, slashed, stratified
+from rru.data.own.table import listed
 from rru.data.sets import SPLITS
 
 if TYPE_CHECKING:
@@ -111,8 +112,7 @@ def label_facts(
     classes = parts["train"].classes
     balance = {split: Counter(parts[split].labels) for split in SPLITS}
     total = sum(balance.values(), Counter[str]())
-    counted = ", ".join(f"{name} {total[name]:,}" for name in classes[:SHOWN])
-    counted += ", ..." if len(classes) > SHOWN else ""
+    counted = listed([f"{name} {total[name]:,}" for name in classes], SHOWN)
     left_out = sum(some.left_out for some in items.values())
     notes = [f"left out: {left_out:,} {what} without a label or content"] if left_out else []
     rare = [name for name in classes if not all(balance[split][name] for split in SPLITS)]

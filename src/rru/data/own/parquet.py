@@ -17,7 +17,7 @@ MAGIC = b"PAR1"
 BATCH = 20_000  # rows
 INLINE = 16  # bytes of a short text, which every cell takes
 FREE, EXPANSION = 64 << 20, 64  # bytes of long texts: these, and so many times the bytes of the file
-STRINGS = np.dtypes.StringDType()
+STRINGS = np.dtypes.StringDType()  # 16 bytes for a short text
 MAX_BYTES = 2 << 30  # bytes of the columns, as the file declares them
 
 
@@ -32,9 +32,8 @@ def read(path: Path, most_columns: int, most_cells: int) -> tuple[list[str], lis
         import pyarrow as pa
         from pyarrow import parquet
     except ModuleNotFoundError:
-        raise DataError(
-            path, "is a Parquet file, which needs pyarrow (pip install pyarrow); or save it as CSV"
-        ) from None
+        advice = "pip install pyarrow, or save it as CSV"
+        raise DataError(path, f"is a Parquet file, which needs pyarrow; {advice}") from None
     with parquet.ParquetFile(path, memory_map=True) as file:
         names = list(map(str, file.schema_arrow.names))
         if not 0 < len(names) <= most_columns or len(set(names)) < len(names):
@@ -64,9 +63,8 @@ def _check_declared(path: Path, about: pyarrow.parquet.FileMetaData, columns: in
         raise DataError(path, f"has {about.num_row_groups:,} groups of rows, too many to read")
     size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
     if size > MAX_BYTES:
-        raise DataError(
-            path, f"declares {size:,} bytes of columns; at most {MAX_BYTES:,} can be read; use a part of it"
-        )
+        reason = f"declares {size:,} bytes of columns; at most {MAX_BYTES:,} can be read; use a part of it"
+        raise DataError(path, reason)
 
 
 def _is_text(pa: Any, kind: pyarrow.DataType) -> bool:

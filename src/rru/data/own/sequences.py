@@ -18,7 +18,7 @@ from rru.data.own.detect import is_table
 from rru.data.own.formats import Candidate, Format, Options
 from rru.data.own.labels import Items, divided, label_facts
 from rru.data.own.scaling import ColumnScale
-from rru.data.own.table import Table, read_table
+from rru.data.own.table import Table, listed, read_table
 from rru.data.sets import SPLITS, LabelledSequences, Sequences
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def _described(contents: Sequence[NDArray[np.float64]], names: Sequence[str]) ->
     """Describe sequences (T, columns): their lengths, columns and missing values."""
     lengths, missing = [len(values) for values in contents], sum(int(np.isnan(values).sum()) for values in contents)
     steps = f"{min(lengths):,} to {max(lengths):,} steps" if min(lengths) < max(lengths) else f"{lengths[0]:,} steps"
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return f"{steps} of {len(names)} column{'s'[: len(names) > 1]} ({shown}); {missing:,} values missing"
+    return f"{steps} of {len(names)} column{'s'[: len(names) > 1]} ({listed(names, 5)}); {missing:,} values missing"
 
 
 def _constant(items: Items[NDArray[np.float64]], columns: "SequenceColumns") -> list[str]:

@@ -25,7 +25,7 @@ from rru.data.own.scaling import (
     transformed,
 )
 from rru.data.own.splits import slashed
-from rru.data.own.table import read_table
+from rru.data.own.table import listed, read_table
 from rru.data.sets import SPLITS, Series
 
 if TYPE_CHECKING:
@@ -170,8 +170,8 @@ def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ..
         notes.append(f"{layout.target!r} varies more where it is higher: the model sees its logarithm")
     used = {layout.target, layout.time, layout.id, *layout.past, *layout.known}
     if unused := [name for name in names if name not in used]:
-        shown = ", ".join(unused[:8]) + (", ..." if len(unused) > 8 else "")
-        notes.append(f"columns not used: {shown} (to use them, give --columns, or --known if known in advance)")
+        advice = "to use them, give --columns, or --known if known in advance"
+        notes.append(f"columns not used: {listed(unused, 8)} ({advice})")
     return notes
 
 

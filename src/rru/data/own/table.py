@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.own import parquet, times
+from rru.data.own.parquet import STRINGS
 from rru.data.streams import checked_size, data_errors
 from rru.suggestions import did_you_mean
 
@@ -34,7 +35,6 @@ MISSING = frozenset(("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "-",
 MAX_NUMBER = 1e30  # of a number: its scaled value must fit float32
 MAX_CATEGORIES = 1000
 MAX_CATEGORY = 100  # characters
-STRINGS = np.dtypes.StringDType()  # 16 bytes for a short text
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class Column:
             return "empty"
         if self._as_numbers[1] is None:
             return "number"
-        texts = self.texts()
-        if self.cells.dtype.kind == "M" or times.is_time(next(filter(None, texts))):
-            known = [text for text in texts if text]
-            if self.cells.dtype.kind == "M" or times.parse(known)[1] is None:
-                return "time"
-        different = set(texts) - {""}
-        few = len(different) <= min(MAX_CATEGORIES, max(len(texts) // 2, 20))
+        if self.cells.dtype.kind == "M":
+            return "time"
+        known = [text for text in self.texts() if text]
+        if times.is_time(known[0]) and times.parse(known)[1] is None:
+            return "time"
+        different = set(known)
+        few = len(different) <= min(MAX_CATEGORIES, max(len(self.cells) // 2, 20))
         return "category" if few and max(map(len, different)) <= MAX_CATEGORY else "text"
 
     def numbers(self) -> NDArray[np.float64]:
@@ -87,20 +87,17 @@ class Column:
         if wrong is not None:
             raise self.error(wrong, f"column {self.name!r} must have numbers, got {self._shown(wrong)}")
         if (large := np.abs(numbers) > MAX_NUMBER).any():
-            row = int(large.argmax())
-            reason = (
-                f"column {self.name!r} must have numbers from -{MAX_NUMBER:g} to {MAX_NUMBER:g}, got {self._shown(row)}"
-            )
-            raise self.error(row, reason)
+            row, bounds = int(large.argmax()), f"-{MAX_NUMBER:g} to {MAX_NUMBER:g}"
+            raise self.error(row, f"column {self.name!r} must have numbers from {bounds}, got {self._shown(row)}")
         return numbers
 
     def times(self) -> NDArray[np.datetime64]:
         """Return the cells (rows,) as UTC times in microseconds; raise DataError at the first that is not one."""
-        found, wrong = self._as_times
+        moments, wrong = self._as_times
         if wrong is not None:
             reason = f"column {self.name!r} must have times such as {times.EXAMPLES}, got {self._shown(wrong)}"
             raise self.error(wrong, reason)
-        return found
+        return moments
 
     def texts(self) -> list[str]:
         """Return the cells as texts, empty where missing."""
@@ -143,6 +140,7 @@ class Column:
         return times.parse(self.texts())
 
 
+@dataclass(frozen=True)
 class Table:
     """A table with named columns.
 
@@ -153,27 +151,27 @@ class Table:
     - `form`: how it is written, such as `delimited by commas`.
     """
 
-    def __init__(self, path: Path, columns: dict[str, Column], form: str) -> None:
-        self.path, self.form, self._columns = path, form, columns
+    path: Path
+    columns: dict[str, Column]
+    form: str
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
-        return tuple(self._columns)
+        return tuple(self.columns)
 
     def __len__(self) -> int:
-        return len(next(iter(self._columns.values())).cells)
+        return len(next(iter(self)).cells)
 
     def __getitem__(self, name: str) -> Column:
         """Return a column; raise DataError, which lists all names, if there is none."""
-        if name not in self._columns:
-            names = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-            hint = did_you_mean(name, self.names)
-            raise DataError(self.path, f"has no column {name!r}{hint or '; its columns are ' + names}")
-        return self._columns[name]
+        if name not in self.columns:
+            hint = did_you_mean(name, self.names) or f"; its columns are {listed(self.names, 20)}"
+            raise DataError(self.path, f"has no column {name!r}{hint}")
+        return self.columns[name]
 
     def __iter__(self) -> Iterator[Column]:
-        return iter(self._columns.values())
+        return iter(self.columns.values())
 
     def __str__(self) -> str:
         count = len(self.names)
@@ -208,10 +206,7 @@ def read_table(path: Path | str, *, least: int = 2) -> Table:
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
     """Yield the lines of a text file, decoded; raise DataError if it is not text."""
-    for number in itertools.count(1):
-        line = file.readline(LINE_LIMIT + 1)
-        if not line:
-            return
+    for number, line in enumerate(iter(lambda: file.readline(LINE_LIMIT + 1), b""), 1):
         if number == 1:
             if line.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise DataError(path, "is UTF-16; save it as UTF-8")
@@ -230,19 +225,16 @@ def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[in
     """Yield the rows with their line numbers, without empty lines; in a single column they are missing values."""
     reader = csv.reader(lines, delimiter=delimiter or "\x1f", skipinitialspace=True, strict=True)
     began = False
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            reason = "a quoted field does not end" if "end of data" in str(error) else str(error)
-            raise DataError(path, f"cannot be read as CSV: {reason}", f"line {reader.line_num}") from None
-        if row is None:
-            return
-        if any(map(str.strip, row)):
-            began = True
-            yield reader.line_num, row
-        elif began and not delimiter:
-            yield reader.line_num, [""]
+    try:
+        for row in reader:
+            if any(map(str.strip, row)):
+                began = True
+                yield reader.line_num, row
+            elif began and not delimiter:
+                yield reader.line_num, [""]
+    except csv.Error as error:
+        reason = "a quoted field does not end" if "end of data" in str(error) else str(error)
+        raise DataError(path, f"cannot be read as CSV: {reason}", f"line {reader.line_num}") from None
 
 
 def _delimiter(path: Path, file: IO[bytes]) -> str:
@@ -268,9 +260,8 @@ def _delimiter(path: Path, file: IO[bytes]) -> str:
 
 def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[NDArray[Any]], NDArray[np.int64]]:
     """Return the names of the columns, their cells, and the line of each row."""
-    all_rows = _rows(path, _lines(path, file), delimiter)
-    names = _names(path, next(all_rows)[1])
-    rows = _even(path, all_rows, names, delimiter)
+    rows = _rows(path, _lines(path, file), delimiter)
+    names = _names(path, next(rows)[1])
     chunks: list[list[NDArray[Any]]] = [[] for _ in names]
     lines: list[NDArray[np.int64]] = []
     total = 0
@@ -278,21 +269,14 @@ def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[
         total += len(chunk)
         if total * len(names) > MAX_CELLS:
             raise DataError(path, f"has more than {MAX_CELLS:,} cells; use a part of it")
+        for line, row in chunk:
+            if len(row) != len(names):
+                raise DataError(path, _ragged(row, names, delimiter), f"line {line}")
         lines.append(np.array([line for line, _ in chunk], np.int64))
         for column, cells in zip(chunks, zip(*(row for _, row in chunk), strict=True), strict=True):
             column.append(np.array([cell.strip() for cell in cells], STRINGS))
     joined = [np.concatenate(column) if column else np.empty(0, STRINGS) for column in chunks]
     return names, joined, np.concatenate(lines) if lines else np.empty(0, np.int64)
-
-
-def _even(
-    path: Path, rows: Iterator[tuple[int, list[str]]], names: Sequence[str], delimiter: str
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows; raise DataError at the first that does not have one field for each name."""
-    for line, row in rows:
-        if len(row) != len(names):
-            raise DataError(path, _ragged(row, names, delimiter), f"line {line}")
-        yield line, row
 
 
 def _names(path: Path, header: Sequence[str]) -> list[str]:
@@ -301,9 +285,8 @@ def _names(path: Path, header: Sequence[str]) -> list[str]:
         raise DataError(path, f"must have at most {MAX_COLUMNS:,} columns, got {len(header):,}", "line 1")
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
     if all(map(_is_number, names)):
-        raise DataError(
-            path, f"must begin with the names of the columns, got numbers: {', '.join(names[:5])}", "line 1"
-        )
+        reason = f"must begin with the names of the columns, got numbers: {', '.join(names[:5])}"
+        raise DataError(path, reason, "line 1")
     for name in names:
         if names.count(name) > 1:
             raise DataError(path, f"has two columns named {name!r}; names must differ", "line 1")
@@ -318,6 +301,11 @@ def _ragged(row: Sequence[str], names: Sequence[str], delimiter: str) -> str:
         return f"is delimited by {DELIMITERS[others[0]]}, the first line by {DELIMITERS[delimiter]}; use one delimiter"
     by = f", delimited by {DELIMITERS[delimiter]}" if delimiter else ""
     return f"has {len(row)} field{'s' if len(row) != 1 else ''}, but there are {len(names)} column names{by}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names for a message: `load, price, ...`."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _is_number(text: str) -> bool:
