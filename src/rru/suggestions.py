@@ -18,6 +18,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {match!r}?" if match else ""
 
 
+def choice(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the name if it is known; else raise ValueError, which lists the known names."""
+    names = list(known)
+    if name not in names:
+        raise ValueError(f"{what} must be one of {', '.join(names)}; got {name!r}{did_you_mean(name, names)}")
+    return name
+
+
 def known_names(word: str, known: Iterable[str]) -> str:
     """Return the known names for the end of an error: `did you mean 'lstm'? Known: rru, lstm`."""
     names = list(known)

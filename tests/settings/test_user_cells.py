@@ -14,7 +14,6 @@ from rru.nn import registry
 from rru.scan import operator
 from rru.settings import Config, presets, user_cells
 from rru.settings.ranges import Range, ranges
-from rru.settings.tables import FrozenDict
 from rru.training import RunError, evaluate, find_runs, train_config
 
 
@@ -22,7 +21,7 @@ def test_its_settings_are_the_rrus_where_it_knows_them(janet):
     user_cells.load(janet)
     for size in presets.names("ptb-words"):
         mine, rrus = presets.load("ptb-words", "janet", size), presets.load("ptb-words", "rru", size)
-        assert mine.model == replace(rrus.model, cell="janet", options=FrozenDict({}))
+        assert mine.model == replace(rrus.model, cell="janet", cell_options=())
         assert replace(mine, model=rrus.model) == rrus
 
 

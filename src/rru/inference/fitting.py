@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rru.data import OwnData
 from rru.inference.trained import Trained, load
 from rru.settings import presets, toml
-from rru.settings.config import training_settings
+from rru.settings.config import TRAINING_SETTINGS
 from rru.settings.tables import OptimiserSettings, Schedule
 from rru.tasks import Metric, Task, TaskSettings
 from rru.training import Result, Run, RunError, Watch, run_folder, train_config
@@ -50,7 +50,7 @@ class ModelConfig:
     @classmethod
     def of(cls, changes: Changes, model: str = "", metric: str = "loss") -> "ModelConfig":
         """Return the default settings with some changed, by full name; raise ValueError for a wrong one."""
-        known = training_settings()
+        known = TRAINING_SETTINGS
         values: dict[str, dict[str, Any]] = {"optimiser": {}, "schedule": {}}
         for name, value in {**DEFAULTS, **changes}.items():
             if name not in known:

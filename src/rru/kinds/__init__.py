@@ -17,7 +17,7 @@ from rru.kinds.sequences import SEQUENCES
 from rru.kinds.series import SERIES
 from rru.kinds.texts import REVIEWS, TEXTS
 from rru.nn.options import Declared
-from rru.suggestions import did_you_mean
+from rru.suggestions import choice
 from rru.tasks import TASKS
 
 __all__ = ["CODE", "KINDS", "Card", "Kind", "TrainedOn", "kind_of", "reading_options", "register_kind"]
@@ -38,9 +38,7 @@ def register_kind(kind: Kind) -> Kind:
 
 def kind_of(name: str) -> Kind:
     """Return a kind of data; raise ValueError if there is none of this name."""
-    if name not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {name!r}{did_you_mean(name, KINDS)}")
-    return KINDS[name]
+    return KINDS[choice("kind", name, KINDS)]
 
 
 def reading_options() -> dict[str, Declared]:

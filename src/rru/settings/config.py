@@ -29,14 +29,13 @@ from rru.settings.tables import (
     INERT,
     TABLES,
     DataSettings,
-    FrozenDict,
     ModelSettings,
     OptimiserSettings,
     Schedule,
     data_table,
     own_data,
 )
-from rru.suggestions import closest, did_you_mean
+from rru.suggestions import choice, closest, did_you_mean
 from rru.tasks import TaskSettings
 
 PlainTables = Mapping[str, Any]
@@ -110,7 +109,7 @@ class Config:
             elif setting.required:
                 raise ValueError(f"a config must have {name} ({setting.declared.option.about}), got none")
         model = values["model"]
-        model["options"] = FrozenDict({name: model.pop(name) for name in options(cell) if name in model})
+        model["cell_options"] = tuple((name, model.pop(name)) for name in options(cell) if name in model)
         recorded = own_data(values["data"]) if values["data"] else None
         config = cls(
             kind.task.settings_class(**values["task"]),
@@ -131,10 +130,10 @@ class Config:
             if isinstance(part, OwnData):
                 tables[table] = data_table(part)
             elif part is not None:
-                plain = [field for field in dataclasses.fields(part) if field.name != "options"]
-                values = {field.name: getattr(part, field.name) for field in plain}
                 tables[table] = {
-                    field.name: values[field.name] for field in plain if values[field.name] != field.default
+                    field.name: getattr(part, field.name)
+                    for field in dataclasses.fields(part)
+                    if field.name != "cell_options" and getattr(part, field.name) != field.default
                 }
         tables["model"] |= self.model.options
         return tables
@@ -184,19 +183,21 @@ def settings_of(kind: str, cell: str, *, own: bool = False) -> dict[str, Setting
     **Arguments:** `own`: whether it is a user's own data, which has the table `data`.
     """
     record = kind_of(kind)
-    tables = {**_COMMON, "task": declared(record.task.settings_class)}
-    if own:
-        tables["data"] = {**declared(DataSettings), **record.declared_options}
-    of_model = dict(tables["model"])
-    if not record.vocabularies:
-        del of_model["embedding_size"]
-    tables["model"] = of_model | {name: option for name, option in options(cell).items() if name not in of_model}
-    settings = [
-        Setting(table, each, each.required or each.name == "embedding_size")
-        for table in TABLES
-        for each in tables.get(table, {}).values()
-    ]
+    task = declared(record.task.settings_class)
+    reading = {**declared(DataSettings), **record.declared_options} if own else {}
+    shared = {name: each for name, each in _SHARED.items() if name != "embedding_size" or record.vocabularies}
+    model = shared | {name: each for name, each in options(cell).items() if name not in shared}
+    return _settings("task", task) | _settings("data", reading) | _settings("model", model) | TRAINING_SETTINGS
+
+
+def _settings(table: str, declarations: Mapping[str, Declared]) -> dict[str, Setting]:
+    settings = [Setting(table, each, each.required or name == "embedding_size") for name, each in declarations.items()]
     return {setting.name: setting for setting in settings}
+
+
+_SHARED = declared(ModelSettings)
+TRAINING_SETTINGS = _settings("optimiser", declared(OptimiserSettings)) | _settings("schedule", declared(Schedule))
+"""The settings of the tables `optimiser` and `schedule`, by full name."""
 
 
 def unknown_setting(name: str, known: Mapping[str, Setting], who: str) -> str:
@@ -217,21 +218,6 @@ def unknown_setting(name: str, known: Mapping[str, Setting], who: str) -> str:
     return f"unknown key {name!r}; {hint}Known: {', '.join(known)}"
 
 
-_COMMON = {
-    "model": declared(ModelSettings),
-    "optimiser": declared(OptimiserSettings),
-    "schedule": declared(Schedule),
-}
-
-
-def training_settings() -> dict[str, Setting]:
-    """Return the settings of the tables `optimiser` and `schedule`, by full name."""
-    settings = [
-        Setting(table, each, each.required) for table in _COMMON if table != "model" for each in _COMMON[table].values()
-    ]
-    return {setting.name: setting for setting in settings}
-
-
 def _special(kind: Kind) -> set[str]:
     """Return the full names of the settings that not all kinds have."""
     of_task = set(declared(kind.task.settings_class)) - set(declared(TaskSettings))
@@ -243,11 +229,8 @@ def _kind_of(tables: PlainTables) -> Kind:
     """Return the kind of data that tables describe; raise ValueError if there is none."""
     if not tables.get("data"):
         return kind_of(data.data_set(tables["task"]["name"]).kind)
-    kind = tables["data"]["kind"]
     known = [each.name for each in KINDS.values() if each.auto is not None]
-    if kind not in known:
-        raise ValueError(f"data.kind must be {' or '.join(map(repr, known))}, got {kind!r}{did_you_mean(kind, known)}")
-    return kind_of(kind)
+    return kind_of(choice("data.kind", tables["data"]["kind"], known))
 
 
 def _given(tables: PlainTables) -> dict[str, Any]:
@@ -281,10 +264,9 @@ def _given(tables: PlainTables) -> dict[str, Any]:
 
 def _check_name(name: str, *, own: bool) -> None:
     """Check the name of a task, which also names a folder."""
-    if not own and name not in data.CATALOGUE:
-        known = " or ".join(map(repr, data.CATALOGUE))
-        raise ValueError(f"task.name must be {known}, got {name!r}{did_you_mean(name, data.CATALOGUE)}")
-    if own and (name in data.CATALOGUE or not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,49}", name)):
+    if not own:
+        choice("task.name", name, data.CATALOGUE)
+    elif name in data.CATALOGUE or not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,49}", name):
         raise ValueError(f"task.name of own data must be of a-z, 0-9 and -, and not a data set's name; got {name!r}")
 
 

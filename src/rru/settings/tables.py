@@ -4,37 +4,15 @@
 `rru.tasks.settings`, the options of reading a user's data in `rru.kinds`, those of a cell in its constructor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from rru.data import OwnData
 from rru.data.own.source import Fingerprint
 from rru.nn.options import MAX_PARTS, Option
-from rru.tasks import TaskSettings
-
-
-class FrozenDict(Mapping[str, Any]):
-    """A read-only dict that, unlike `types.MappingProxyType`, can be pickled and hashed."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._values.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +56,23 @@ def own_data(table: Mapping[str, Any]) -> OwnData:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """The table `model`: settings shared by all cells; `options` holds the cell's own options that are set."""
+    """The table `model`: settings shared by all cells; `cell_options` are those of its cell, as names and values."""
 
     cell: Annotated[str, Option("the recurrent cell")]
     budget: Annotated[int, Option("maximum number of parameters of the whole model", at_least=1)]
     num_layers: Annotated[int, Option("number of stacked layers", at_least=1, at_most=MAX_PARTS)]
     dropout: Annotated[float, Option("recurrent dropout", at_least=0, below=1, search=(0.0, 0.8))]
     embedding_size: Annotated[int | None, Option("size of a token's embedding", at_least=1)] = None
-    options: FrozenDict
+    cell_options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of its cell that are set, by name."""
+        return MappingProxyType(dict(self.cell_options))
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The options for `Task.model`: the cell's own and those shared by all cells."""
+        """The options for `Task.model`: those of its cell, and those shared by all cells."""
         embedding = {} if self.embedding_size is None else {"embedding_size": self.embedding_size}
         return {"num_layers": self.num_layers, "dropout": self.dropout, **embedding, **self.options}
 
@@ -145,10 +128,5 @@ INERT = frozenset(
 )
 """Settings that do not affect the result, so that the id of a config ignores them."""
 
-TABLES: dict[str, type[Any]] = {
-    "task": TaskSettings,
-    "data": DataSettings,
-    "model": ModelSettings,
-    "optimiser": OptimiserSettings,
-    "schedule": Schedule,
-}
+TABLES = ("task", "data", "model", "optimiser", "schedule")
+"""The tables of a config, in the order of config.toml."""

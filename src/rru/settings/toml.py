@@ -55,23 +55,14 @@ def _line(key: str, value: Any, place: str) -> str:
 def _key(key: str) -> str:
     if not isinstance(key, str):
         raise TypeError(f"keys of a config must be strings, got {key!r}")
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _string(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key, key)
 
 
 def _value(value: Any, place: str) -> str:
-    if type(value) is bool:
-        return "true" if value else "false"
+    if type(value) in (bool, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")  # TOML has the escapes of JSON
     if type(value) in (int, float):
         return repr(value)  # the shortest digits that read back as the same number
-    if type(value) is str:
-        return _string(value)
     if type(value) is list:
         return "[" + ", ".join(_value(entry, place) for entry in value) + "]"
     raise TypeError(f"{place} must be a string, number, bool or a list of these, got {value!r}")
-
-
-def _string(text: str) -> str:
-    def escaped(match: re.Match[str]) -> str:
-        return f"\\u{ord(match[0]):04X}"
-
-    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escaped, text) + '"'

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rru.data.cache import Prepared
 from rru.data.own.columns import Options as Options
 from rru.data.own.data_json import Facts
+from rru.suggestions import choice
 
 if TYPE_CHECKING:
     from rru.data.folder import Found
@@ -73,6 +74,4 @@ FORMATS: dict[str, Format] = {}
 
 def format_of(kind: str) -> Format:
     """Return how data of a kind is read; raise ValueError if there is no such kind."""
-    if kind not in FORMATS:
-        raise ValueError(f"kind must be one of {', '.join(FORMATS)}; got {kind!r}")
-    return FORMATS[kind]
+    return FORMATS[choice("kind", kind, FORMATS)]

@@ -14,7 +14,8 @@ that `follows` another inherits its settings and overrides some; all files follo
 """
 
 from rru.settings.cells import cells
-from rru.settings.presets.loading import OWN_PRESETS, choice, derived, load, merged, names, tasks
+from rru.settings.presets.loading import OWN_PRESETS, derived, load, merged, names, tasks
 from rru.settings.presets.overrides import changed, override
+from rru.suggestions import choice
 
 __all__ = ["OWN_PRESETS", "cells", "changed", "choice", "derived", "load", "merged", "names", "override", "tasks"]

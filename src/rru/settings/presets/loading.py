@@ -1,7 +1,7 @@
 """Load presets from their TOML files."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,7 +14,7 @@ from rru.kinds.sizes import SMOKE_CELLS
 from rru.settings.cells import PAPER_CELLS, cells
 from rru.settings.config import Config, settings_of
 from rru.settings.tables import TABLES, data_table
-from rru.suggestions import did_you_mean
+from rru.suggestions import choice
 
 _FOLDER = resources.files("rru.settings.presets")
 _DEFAULTS = "defaults"
@@ -35,8 +35,7 @@ def names(task: str | OwnData) -> tuple[str, ...]:
     if isinstance(task, OwnData):
         return OWN_PRESETS
     tables = _read(choice("task", task, tasks()))
-    more = (name for name in tables if name not in ("common", *cells(), *_EVERYWHERE))
-    return (*_EVERYWHERE, *more)
+    return (*_EVERYWHERE, *(name for name in tables if name not in ("common", *cells(), *_EVERYWHERE)))
 
 
 def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> Config:
@@ -77,21 +76,11 @@ def derived(kind: str, statistics: Statistics, cell: str, preset: str) -> dict[s
 
 def _of_cell(tables: Mapping[str, Any], kind: str, cell: str) -> Mapping[str, Any]:
     """Return a cell's table; for a user cell, the RRU's settings that apply to it."""
-    if cell in PAPER_CELLS:
-        found: Mapping[str, Any] = tables.get(cell, {})
-        return found
     known = settings_of(kind, cell)
     return {
-        table: {name: value for name, value in values.items() if f"{table}.{name}" in known}
-        for table, values in tables.get("rru", {}).items()
+        table: {name: value for name, value in values.items() if cell in PAPER_CELLS or f"{table}.{name}" in known}
+        for table, values in tables.get(cell if cell in PAPER_CELLS else "rru", {}).items()
     }
-
-
-def choice(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the name if it is known; otherwise raise ValueError and list the known names."""
-    if name not in known:
-        raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}{did_you_mean(name, known)}")
-    return name
 
 
 @cache
