@@ -35,13 +35,9 @@ def classify_all(trained: Trained, path: Path) -> dict[str, dict[str, float]]:
     trained.check_command("classify")
     items = kind_of(trained.kind).items
     assert items is not None  # every kind that can be classified has it
-    return {name: _chances(trained, inputs) for name, inputs in items(trained.trained_on, path)}
-
-
-def _chances(trained: Trained, inputs: Tensor) -> dict[str, float]:
     with torch.no_grad():
-        logits, _ = trained.model(inputs)  # (1, classes)
-    return ranked(trained, trained.checked(logits[0]))
+        logits = {name: trained.model(inputs)[0] for name, inputs in items(trained.trained_on, path)}  # (1, classes)
+    return {name: ranked(trained, trained.checked(each[0])) for name, each in logits.items()}
 
 
 def ranked(trained: Trained, logits: Tensor) -> dict[str, float]:

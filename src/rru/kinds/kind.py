@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rru.data import Facts, Format, OwnData, Vocabulary
 from rru.data.own.data_json import LabelFacts, Statistics
+from rru.kinds.options import READING_OPTIONS
 from rru.kinds.sizes import CELLS, Tables, smoke
 from rru.nn.options import Declared, declared
 from rru.tasks import Metric, Recurrent, Task, TaskSettings
@@ -41,11 +42,10 @@ logits, state = torch.export.load("model.pt2").module()(inputs)
 
 @dataclass(frozen=True)
 class Card:
-    """What a model card says about a kind of data: its `inputs`, the `code` by format, and the Hub's `pipeline`."""
+    """What a model card says about a kind of data: its `inputs`, and the `code` by format."""
 
     inputs: str
     code: Mapping[str, str]
-    pipeline: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,6 @@ class TrainedOn:
     vocabulary: Vocabulary | None
 
 
-class NoOptions:
-    """The options of a kind that has none."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of data: how it is recognised, read, batched, modelled, scored, used, exported and shown.
@@ -85,11 +81,11 @@ class Kind:
     - `inputs`: what the inputs and outputs of a model are, for its card.
     - `code`: how to use an exported model, by format.
     - `pipeline`: the Hub's name for what its models do.
-    - `card_of`: returns the card of a model. Default: from the three above.
+    - `card_of`: returns the card of a model. Default: `inputs` and `code`.
     - `auto`: the settings of the preset `auto`, from the counts of a user's data. None: not for users' own data.
     - `cells`: what `auto` adds for each cell.
     - `smoke`: what the preset `smoke` changes.
-    - `options`: declares the options of reading a user's data as fields with an `Option`; the names in `format`.
+    - `options`: declares the options in `format` that `ReadingOptions` does not have, as fields with an `Option`.
     - `vocabularies`: the kinds of vocabulary of its models; empty if inputs are not tokens.
     - `classes`: to classify, the names of the classes of the catalogue's data sets.
     - `items`: to classify, yields name and inputs (T, 1, ...) of each item in a file.
@@ -110,7 +106,7 @@ class Kind:
     auto: Callable[[Statistics], Tables] | None = None
     cells: Mapping[str, Tables] = field(default_factory=lambda: CELLS)
     smoke: Callable[[Statistics], Tables] = smoke
-    options: type = NoOptions
+    options: type = object
     vocabularies: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     items: Callable[[TrainedOn, Path], Iterable[tuple[str, Tensor]]] | None = None
@@ -131,11 +127,12 @@ class Kind:
     @property
     def declared_options(self) -> dict[str, Declared]:
         """The options of reading a user's data, by name."""
-        return declared(self.options) if self.options is not NoOptions else {}
+        known = READING_OPTIONS | declared(self.options)
+        return {name: known[name] for name in self.format.options if name in known}
 
     def card(self, model: Recurrent) -> Card:
         """Return what the card of a model says."""
-        return self.card_of(model) if self.card_of else Card(self.inputs, self.code, self.pipeline)
+        return self.card_of(model) if self.card_of else Card(self.inputs, self.code)
 
     def class_names(self, facts: Facts | None) -> tuple[str, ...]:
         """Return the names of the classes that a model tells apart."""

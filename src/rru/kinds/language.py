@@ -1,27 +1,15 @@
 """Language: text by characters, words or bytes, to predict and to write."""
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
 from rru.data.own import text
 from rru.data.own.data_json import Statistics
 from rru.kinds import sizes
 from rru.kinds.kind import Kind
-from rru.kinds.options import Vocabulary
 from rru.kinds.sizes import Tables
-from rru.nn.options import Option
 from rru.tasks import LanguageTask, WordTask
 
 INPUTS = "(steps, batch) int64, numbers of {} in vocabulary.json; logits are of the next {}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordOptions:
-    """How a text is divided into words."""
-
-    tokenizer: Annotated[str | None, Option("how to split a text into words", choices=("punctuation", "spaces"))] = None
-    vocabulary: Vocabulary = None
 
 
 def _auto(words: bool, statistics: Statistics) -> Tables:
@@ -60,7 +48,6 @@ WORDS = _language(
     task=WordTask,
     inputs=INPUTS.format("words", "word"),
     auto=partial(_auto, True),
-    options=WordOptions,
     vocabularies=("words", "words and punctuation"),
     reading="by words",
 )

@@ -1,15 +1,11 @@
 """Music: piano rolls of the catalogue, and users' MIDI files."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
 from rru.data.own import midi
 from rru.data.own.data_json import Statistics
 from rru.kinds import sizes
 from rru.kinds.kind import CODE, Card, Kind
 from rru.kinds.sizes import Tables
-from rru.nn.options import Option
-from rru.tasks import JointHead, MusicTask, Recurrent
+from rru.tasks import JointHead, MusicTask
 
 INPUTS = "(steps, batch, 88) float32, 1 where a key sounds"
 JOINT_CODE = {
@@ -53,15 +49,6 @@ JOINT = Card(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MidiOptions:
-    """How MIDI files are read."""
-
-    grid: Annotated[int | None, Option("steps per quarter note of MIDI files; default 4", at_least=1, at_most=96)] = (
-        None
-    )
-
-
 def _auto(statistics: Statistics) -> Tables:
     steps, pieces = statistics["steps"][0], statistics["pieces"][0]
     context = sizes.power_of_two(steps / max(pieces, 1) * 2, 32, 256)
@@ -73,10 +60,6 @@ def _auto(statistics: Statistics) -> Tables:
     return sizes.tables(steps, {"context": context, "batch_size": batch_size}, model)
 
 
-def _card(model: Recurrent) -> Card:
-    return JOINT if isinstance(model.head, JointHead) else PLAIN
-
-
 MUSIC = Kind(
     format=midi.FORMAT,
     task=MusicTask,
@@ -84,8 +67,7 @@ MUSIC = Kind(
     commands=("compose", "stream"),
     steps=sizes.counted("steps", "pieces"),
     inputs=PLAIN.inputs,
-    card_of=_card,
+    card_of=lambda model: JOINT if isinstance(model.head, JointHead) else PLAIN,
     auto=_auto,
-    options=MidiOptions,
     figure="piano roll",
 )

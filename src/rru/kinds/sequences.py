@@ -1,9 +1,7 @@
 """Sequences of numbers with labels, to classify, from users' tables."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -16,20 +14,8 @@ from rru.data.own.detect import TABLES
 from rru.data.own.table import read_table
 from rru.kinds import sizes
 from rru.kinds.kind import Kind, TrainedOn
-from rru.kinds.options import Columns, Label, Time
 from rru.kinds.sizes import Tables
-from rru.nn.options import Option
 from rru.tasks import SequenceTask
-
-
-@dataclass(frozen=True, kw_only=True)
-class SequenceOptions:
-    """How labelled sequences are read."""
-
-    label: Label = None
-    sequence: Annotated[str | None, Option("the column that says which sequence a row belongs to")] = None
-    time: Time = None
-    columns: Columns = None
 
 
 def _auto(statistics: Statistics) -> Tables:
@@ -84,7 +70,6 @@ SEQUENCES = Kind(
     steps=sizes.counted("steps", "sequences"),
     inputs="(steps, batch, columns) float32, scaled as data.json says; logits are of the classes there",
     auto=_auto,
-    options=SequenceOptions,
     items=_items,
     line=_line,
     figure="confusion matrix",

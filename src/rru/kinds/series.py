@@ -1,15 +1,10 @@
 """Series, to forecast, from users' tables."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
 from rru.data.own import series
 from rru.data.own.data_json import Statistics
 from rru.kinds import sizes
 from rru.kinds.kind import CODE, Kind
-from rru.kinds.options import Columns, Time
 from rru.kinds.sizes import Tables
-from rru.nn.options import Option
 from rru.tasks import SeriesTask, TaskSettings
 
 MAX_WINDOWS = 8_000  # in an epoch
@@ -24,25 +19,6 @@ INPUTS = (
     "2.5, 10, 50, 90 and 97.5 % quantiles of each step, which `Windows.forecasts` turns into the units of the file. "
     "The steps of the context have no meaning"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesOptions:
-    """How series are read."""
-
-    target: Annotated[str | None, Option("the column to forecast")] = None
-    horizon: Annotated[int | None, Option("number of steps to forecast", at_least=1)] = None
-    id: Annotated[str | None, Option("the column that says which series a row belongs to")] = None
-    time: Time = None
-    columns: Columns = None
-    known: Annotated[
-        str | None, Option("input columns whose future values are known in advance, separated by commas")
-    ] = None
-    calendar: Annotated[bool | None, Option("whether to use the hour, the weekday and the time of year as inputs")] = (
-        None
-    )
-    frequency: Annotated[str | None, Option("the time between steps, such as 30min, h, D, W or M")] = None
-    season: Annotated[int | None, Option("number of steps after which a pattern repeats", at_least=1)] = None
 
 
 def _auto(statistics: Statistics) -> Tables:
@@ -76,6 +52,5 @@ SERIES = Kind(
     code={**CODE, "safetensors": FORECAST},
     auto=_auto,
     cells=sizes.SMALL_CELLS,
-    options=SeriesOptions,
     figure="forecasts",
 )

@@ -1,10 +1,8 @@
 """Texts with labels, to classify: the catalogue's film reviews, and users' tables and folders of texts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -18,23 +16,12 @@ from rru.data.own.table import read_table
 from rru.data.streams import read_file
 from rru.kinds import sizes
 from rru.kinds.kind import Kind, TrainedOn
-from rru.kinds.options import Label, Vocabulary
 from rru.kinds.sizes import Tables
-from rru.nn.options import Option
 from rru.tasks import ReviewTask, TaskSettings
 from rru.tasks.classification import REVIEW_CLASSES
 
 FILE_LIMIT = 1 << 24  # bytes
 INPUTS = "(steps, batch) int64, numbers of words in vocabulary.json; logits are of {}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextOptions:
-    """How labelled texts are read."""
-
-    text: Annotated[str | None, Option("the column with texts to classify")] = None
-    label: Label = None
-    vocabulary: Vocabulary = None
 
 
 def _auto(statistics: Statistics) -> Tables:
@@ -59,15 +46,16 @@ def _steps(items: str, statistics: Statistics, split: int, settings: TaskSetting
 
 
 def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield a text file, or the texts in the rows of a table."""
+    """Yield the last `context` words of a text file, or of the texts in the rows of a table."""
+    last = slice(-trained.settings.context, None)
     if trained.data is None or path.suffix.lower() not in TABLES:
-        yield "", _last(trained, _words_in(path))
+        yield "", _tokens(trained, _words_in(path)[last])
         return
     if "text" not in trained.data.options:
         raise DataError(path, "must be a text file: the run was trained on a folder of texts")
     for row, text in enumerate(read_table(path, least=1)[trained.data.options["text"]].texts(), 1):
         if words := words_of(text):
-            yield f"row {row}", _last(trained, words)
+            yield f"row {row}", _tokens(trained, words[last])
 
 
 def _words_in(path: Path) -> list[str]:
@@ -80,12 +68,8 @@ def _words_in(path: Path) -> list[str]:
     return words
 
 
-def _last(trained: TrainedOn, words: list[str]) -> Tensor:
-    """Return the token ids of the last `context` words, (T, 1)."""
-    return _tokens(trained, words[-trained.settings.context :])
-
-
 def _tokens(trained: TrainedOn, words: list[str]) -> Tensor:
+    """Return the token ids of words, (T, 1)."""
     assert trained.vocabulary is not None  # every model of texts has one
     return torch.from_numpy(trained.vocabulary.numbers(words).astype(np.int64))[:, None]
 
@@ -105,7 +89,6 @@ TEXTS = _texts(
     inputs=INPUTS.format("the classes in data.json"),
     auto=_auto,
     smoke=_smoke,
-    options=TextOptions,
 )
 REVIEWS = _texts(
     format=texts.REVIEWS,
