@@ -90,7 +90,7 @@ def from_prepared(ready: Prepared) -> Reviews:
     names = ("tokens", "offsets", "labels")
     splits = {split: LabelledTexts(*(ready.arrays[f"{split}_{name}"] for name in names)) for split in SPLITS}
     vocabulary = Vocabulary.from_fields(ready.about["vocabulary"], Path("cached arrays"))
-    return Reviews(splits["train"], splits["valid"], splits["test"], vocabulary)
+    return Reviews(**splits, vocabulary=vocabulary, classes=tuple(ready.about.get("classes", Reviews.classes)))
 
 
 def _split(reviews: Iterable[Key]) -> dict[str, list[Key]]:

@@ -90,11 +90,8 @@ def _npz(tensors: Mapping[str, Tensor]) -> bytes:
 def _program(trained: Trained) -> dict[str, bytes]:
     """Return the exported program for whole sequences, with dynamic time and batch dimensions."""
     steps, batch = torch.export.Dim("T", min=2), torch.export.Dim("B", min=2)
-    if trained.model.embedding is None:
-        inputs = torch.zeros(16, 4, trained.model.layers.input_size)
-    else:
-        inputs = torch.zeros(16, 4, dtype=torch.long)
-    program = torch.export.export(trained.model, (inputs,), dynamic_shapes=({0: steps, 1: batch},))
+    inputs = (trained.model.example(16, 4),)
+    program = torch.export.export(trained.model, inputs, dynamic_shapes=({0: steps, 1: batch},))
     content = io.BytesIO()
     torch.export.save(program, content)
     return {"model.pt2": content.getvalue()}

@@ -15,7 +15,7 @@ from rru.inference.trained import Trained, load
 from rru.settings import presets, toml
 from rru.settings.config import TRAINING_SETTINGS
 from rru.settings.tables import OptimiserSettings, Schedule
-from rru.tasks import Metric, Task, TaskSettings
+from rru.tasks import Batch, LayerState, Metric, Task, TaskSettings
 from rru.training import Result, Run, RunError, Watch, run_folder, train_config
 from rru.training import train as run_loop
 from rru.training.from_config import optimiser_of
@@ -81,20 +81,6 @@ class ModelRun(Run):
         return ModelConfig.of(given)
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """A batch of the user: `inputs` and `targets`."""
-
-    inputs: Any
-    targets: Any
-    fresh: bool = True
-
-    @property
-    def tokens(self) -> int:
-        """The number of items."""
-        return len(self.targets) if isinstance(self.targets, Sized) else 1
-
-
 class _Epoch:
     """The batches of an epoch, which must be taken in order. Their randomness depends on the seed alone."""
 
@@ -107,7 +93,7 @@ class _Epoch:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, index: int) -> _Batch:
+    def __getitem__(self, index: int) -> Batch:
         with torch.random.fork_rng(devices=[]):  # a loader draws from torch's default generator
             if self.batches is None or index < self.next:
                 torch.manual_seed(self.seed)
@@ -122,10 +108,12 @@ class _Epoch:
         return _pair(batch)
 
 
-def _pair(batch: Any) -> _Batch:
+def _pair(batch: object) -> Batch:
+    """Return a user's batch as that of a task; inputs and targets may be anything that the model and the loss take."""
     if not isinstance(batch, list | tuple) or len(batch) != 2:
         raise TypeError(f"batches must be pairs (inputs, targets), got {type(batch).__name__}")
-    return _Batch(*batch)
+    inputs, targets = batch
+    return Batch(inputs, targets, None, fresh=True, tokens=len(targets) if isinstance(targets, Sized) else 1)
 
 
 class _ModelTask(Task):
@@ -145,10 +133,10 @@ class _ModelTask(Task):
     def epoch(self, generator: torch.Generator) -> Any:
         return _Epoch(self.loaders["train"], int(torch.randint(2**62, (), generator=generator)))
 
-    def loss(self, model: nn.Module, batch: Any, state: Any = None) -> tuple[Tensor, Any]:
+    def loss(self, model: nn.Module, batch: Batch, state: LayerState = None) -> tuple[Tensor, LayerState]:
         return self.score(model(_moved(batch.inputs, model)), _moved(batch.targets, model)), None
 
-    def _loss(self, model: nn.Module, batch: Any, state: Any) -> tuple[Tensor, Any]:
+    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
         return self.loss(model, batch)
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:

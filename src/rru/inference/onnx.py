@@ -22,7 +22,7 @@ def sequence_model(model: Recurrent) -> bytes:
     for the LSTMs `c`.
     """
     names = model.layers.cells[0].state_names
-    return _exported(model, [_example(model, 3, 2)], ({0: _STEPS, 1: _BATCH},), ["input"], [_output(model), *names])
+    return _exported(model, [model.example(3, 2)], ({0: _STEPS, 1: _BATCH},), ["input"], [_output(model), *names])
 
 
 def step_model(model: Recurrent) -> bytes:
@@ -37,7 +37,7 @@ def step_model(model: Recurrent) -> bytes:
     parts = [state] if isinstance(state, Tensor) else list(state)
     shapes = ({0: _BATCH}, ({1: _BATCH},) * len(parts))
     outputs = [_output(model), *(f"{name}_next" for name in names)]
-    return _exported(_Step(model), [_example(model, 2), *parts], shapes, ["input", *names], outputs)
+    return _exported(_Step(model), [model.example(2), *parts], shapes, ["input", *names], outputs)
 
 
 def _output(model: Recurrent) -> str:
@@ -54,13 +54,6 @@ class _Step(nn.Module):
     def forward(self, input: Tensor, *state: Tensor) -> tuple[Tensor, Any]:
         logits, last = self.model(input.unsqueeze(0), state[0] if len(state) == 1 else state)
         return logits.squeeze(0) if isinstance(self.model, SequenceModel) else logits, last
-
-
-def _example(model: Recurrent, *sizes: int) -> Tensor:
-    """Return an example input for a model: tokens or features."""
-    if model.embedding is not None:
-        return torch.zeros(sizes, dtype=torch.long)
-    return torch.zeros(*sizes, model.layers.input_size)
 
 
 def _exported(module: nn.Module, inputs: list[Tensor], shapes: Any, names: list[str], outputs: Sequence[str]) -> bytes:

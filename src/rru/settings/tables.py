@@ -1,7 +1,7 @@
 """Declare the settings of a run: one frozen dataclass for each table of a config.
 
 `Option` says what a setting means and which values are valid. The settings of a task are declared in
-`rru.tasks.settings`, the options of reading a user's data in `rru.kinds`, those of a cell in its constructor.
+`rru.tasks.settings`, the options of reading a user's data in `rru.kinds.options`, those of a cell in its constructor.
 """
 
 from collections.abc import Mapping

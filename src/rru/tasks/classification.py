@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,9 +32,8 @@ from rru.tasks.task import Task
 LABEL_SMOOTHING = 0.1
 PIXELS = 784
 DIGITS = tuple(map(str, range(10)))
-REVIEW_CLASSES = ("negative", "positive")
+REVIEW_CLASSES = Reviews.classes
 MAX_SHOWN = 40  # classes in a confusion matrix
-
 
 Lengths = NDArray[np.int64]
 
@@ -136,15 +136,13 @@ class ReviewTask(ClassificationTask):
             for split, some in self._reviews.items()
         }
         super().__init__(settings, lengths, reviews.classes, own=own)
-        self.architecture = self._architecture(len(self.vocabulary), len(self.classes))
-
-    @staticmethod
-    def _architecture(tokens: int | None, classes: int) -> Architecture:
-        return Architecture(Classifier, classes, tokens=known_tokens(tokens), embedding_size=64)
+        usual = self.architecture_of(settings, None, len(self.vocabulary))
+        self.architecture = replace(usual, outputs=len(self.classes))
 
     @classmethod
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
-        return cls._architecture(tokens, len(facts.classes) if isinstance(facts, LabelFacts) else len(REVIEW_CLASSES))
+        classes = facts.classes if isinstance(facts, LabelFacts) else REVIEW_CLASSES
+        return Architecture(Classifier, len(classes), tokens=known_tokens(tokens), embedding_size=64)
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
         lengths = self._lengths[split][numbers]

@@ -98,6 +98,12 @@ class Recurrent(nn.Module):
         output, last = self.layers(x, state, lengths=lengths)
         return output, last
 
+    def example(self, *sizes: int) -> Tensor:
+        """Return zeros as inputs: tokens (T, B) or features (T, B, m), or without T for one step."""
+        if self.embedding is None:
+            return torch.zeros(*sizes, self.layers.input_size)
+        return torch.zeros(sizes, dtype=torch.long)
+
     def initial_state(self, batch: int) -> Tensor | tuple[Tensor, ...]:
         """Return the default initial state, (layers, B, n) each."""
         state = self.layers.initial_state(batch)

@@ -22,7 +22,7 @@ class Task(ABC):
 
     **Arguments:**
 
-    - `data`: the loaded data.
+    - `data`: the loaded data, which only subclasses read.
     - `settings`: how it is cut into batches, and which model it has.
     - `own`: whether it is a user's own data.
     """

@@ -37,8 +37,11 @@ def prepare_items(
     own: "OwnData", items: Mapping[str, Items[NDArray[np.float64]]], columns: "SequenceColumns"
 ) -> Prepared:
     """Divide labelled sequences (T, columns), and scale each column by mean and deviation of the training part."""
-    flat = _constant(items["train"], columns)
-    if items["train"].contents and len(flat) == len(columns.names):
+    contents = items["train"].contents
+    values = np.concatenate(contents) if contents else np.zeros((0, len(columns.names)))
+    differ = [len(np.unique(column[~np.isnan(column)])) > 1 for column in values.T]
+    flat = [name for name, differs in zip(columns.names, differ, strict=True) if not differs]
+    if contents and not any(differ):
         raise DataError(own.path, f"must have columns whose numbers differ; always the same: {', '.join(flat[:5])}")
     parts = divided(own, items)
     scale = ColumnScale.of(np.concatenate(parts["train"].contents))
@@ -66,13 +69,6 @@ def _described(contents: Sequence[NDArray[np.float64]], names: Sequence[str]) ->
     lengths, missing = [len(values) for values in contents], sum(int(np.isnan(values).sum()) for values in contents)
     steps = f"{min(lengths):,} to {max(lengths):,} steps" if min(lengths) < max(lengths) else f"{lengths[0]:,} steps"
     return f"{steps} of {len(names)} column{'s'[: len(names) > 1]} ({listed(names, 5)}); {missing:,} values missing"
-
-
-def _constant(items: Items[NDArray[np.float64]], columns: "SequenceColumns") -> list[str]:
-    """Return the names of the columns that always have the same value."""
-    values = np.concatenate(items.contents) if items.contents else np.zeros((0, len(columns.names)))
-    same = [len(np.unique(column[~np.isnan(column)])) < 2 for column in values.T]
-    return [name for name, is_constant in zip(columns.names, same, strict=True) if is_constant]
 
 
 def from_prepared(ready: Prepared) -> Sequences:

@@ -22,9 +22,7 @@ from rru.data.own.splits import slashed
 from rru.data.own.table import read_table
 from rru.data.own.text import SUFFIXES, VOCABULARY, frequent_words
 from rru.data.reviews import REVIEW_LIMIT, words_of
-from rru.data.sets import SPLITS, LabelledTexts, Reviews
 from rru.data.streams import decode_text, read_file
-from rru.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from rru.data.own import OwnData
@@ -46,14 +44,6 @@ def prepare(own: "OwnData") -> Prepared:
     statistics = {"texts": texts, "words": words, "vocabulary": len(vocabulary)}
     facts = label_facts(own, items, parts, "texts", more, statistics)
     return Prepared(arrays, facts.fields() | {"vocabulary": vocabulary.fields()})
-
-
-def from_prepared(ready: Prepared) -> Reviews:
-    """Build the data set from cached arrays."""
-    names = ("tokens", "offsets", "labels")
-    splits = {split: LabelledTexts(*(ready.arrays[f"{split}_{name}"] for name in names)) for split in SPLITS}
-    vocabulary = Vocabulary.from_fields(ready.about["vocabulary"], Path("cached arrays"))
-    return Reviews(splits["train"], splits["valid"], splits["test"], vocabulary, tuple(ready.about["classes"]))
 
 
 def _texts(own: "OwnData", place: Path) -> Items[list[str]]:
@@ -96,7 +86,7 @@ def _complete(path: Path, options: Options) -> Options:
 FORMAT = Format(
     "texts",
     "texts with labels",
-    from_prepared,
+    reviews.from_prepared,
     prepare,
     LabelFacts,
     suffixes=SUFFIXES,
