@@ -149,5 +149,4 @@ def load(name: str, data_dir: Place = None, **options: bool) -> Loaded:
     view_of = dataset.view_of
     source = view_of if view_of and dataset.kind == CATALOGUE[view_of].kind else dataset.name
     key = [[source_hash(path) for path in files.paths], sorted(chosen.items())]
-    loaded: Loaded = reader.from_prepared(cached(source, key, lambda: prepare(files, chosen)))
-    return loaded
+    return reader.from_prepared(cached(source, key, lambda: prepare(files, chosen)))

@@ -4,7 +4,6 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from rru.inference.output import check_free
 from rru.inference.trained import Trained
 from rru.kinds import kind_of
 from rru.nn import count_parameters
+from rru.settings.config import Tables
 from rru.tasks import JointHead, SequenceModel
 from rru.training.checkpoint import MODEL, pack
 from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
@@ -59,7 +59,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     return sorted(files)
 
 
-def _without_folders(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _without_folders(tables: Tables) -> Tables:
     """Return the tables of a config with only the names of the user's files: folder names are private."""
     if "data" not in tables:
         return tables

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 from rru.data import OwnData
 from rru.inference.trained import Trained, load
 from rru.settings import presets, toml
-from rru.settings.config import TRAINING_SETTINGS
+from rru.settings.config import TRAINING_SETTINGS, Tables
 from rru.settings.tables import OptimiserSettings, Schedule
-from rru.tasks import Batch, LayerState, Metric, Task, TaskSettings
+from rru.tasks import Batch, Batches, LayerState, Metric, Task, TaskSettings
 from rru.training import Result, Run, RunError, Watch, run_folder, train_config
 from rru.training import train as run_loop
 from rru.training.from_config import optimiser_of
 from rru.training.run_files import OWN_MODEL, has_config
 
 Score = Callable[[Any, Any], Tensor]
-Changes = Mapping[str, Any]
+Changes = Mapping[str, object]
 NAME = "own-model"
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: Changes = {
     "optimiser.name": "radam",
     "optimiser.lr": 0.003,
     "optimiser.beta1": 0.9,
@@ -51,14 +51,14 @@ class ModelConfig:
     def of(cls, changes: Changes, model: str = "", metric: str = "loss") -> "ModelConfig":
         """Return the default settings with some changed, by full name; raise ValueError for a wrong one."""
         known = TRAINING_SETTINGS
-        values: dict[str, dict[str, Any]] = {"optimiser": {}, "schedule": {}}
+        values: Tables = {"optimiser": {}, "schedule": {}}
         for name, value in {**DEFAULTS, **changes}.items():
             if name not in known:
                 raise ValueError(f"settings of a model must be among {', '.join(known)}; got {name!r}")
             values[known[name].table][known[name].declared.name] = known[name].check(value)
         return cls(OptimiserSettings(**values["optimiser"]), Schedule(**values["schedule"]), model, metric)
 
-    def tables(self) -> dict[str, dict[str, Any]]:
+    def tables(self) -> Tables:
         """Return plain tables, as stored in config.toml."""
         plain = {"optimiser": asdict(self.optimiser), "schedule": asdict(self.schedule)}
         given = {
@@ -81,19 +81,17 @@ class ModelRun(Run):
         return ModelConfig.of(given)
 
 
-class _Epoch:
+class _Epoch(Batches):
     """The batches of an epoch, which must be taken in order. Their randomness depends on the seed alone."""
 
-    def __init__(self, loader: Iterable[Any], seed: int) -> None:
-        self.loader, self.count = loader, len(loader)  # type: ignore[arg-type]
-        self.batches: Iterator[Any] | None = None
+    def __init__(self, loader: Iterable[object], seed: int) -> None:
+        super().__init__(len(loader), self._take)  # type: ignore[arg-type]
+        self.loader = loader
+        self.batches: Iterator[object] | None = None
         self.next, self.seed = 0, seed
         self.random: Tensor | None = None
 
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Batch:
+    def _take(self, index: int) -> Batch:
         with torch.random.fork_rng(devices=[]):  # a loader draws from torch's default generator
             if self.batches is None or index < self.next:
                 torch.manual_seed(self.seed)
@@ -119,7 +117,7 @@ def _pair(batch: object) -> Batch:
 class _ModelTask(Task):
     """A user's batches and loss, as a task."""
 
-    def __init__(self, loaders: Mapping[str, Iterable[Any]], loss: Score, metric: Score | None) -> None:
+    def __init__(self, loaders: Mapping[str, Iterable[object]], loss: Score, metric: Score | None) -> None:
         super().__init__(None, TaskSettings(name=NAME, context=1, batch_size=1))
         self.loaders, self.score, self.own_metric = loaders, loss, metric
         self.metric = Metric("metric", "metric") if metric else Metric("loss", "loss")
@@ -130,7 +128,7 @@ class _ModelTask(Task):
     def steps_per_epoch(self) -> int:
         return len(self.loaders["train"])  # type: ignore[arg-type]
 
-    def epoch(self, generator: torch.Generator) -> Any:
+    def epoch(self, generator: torch.Generator) -> Batches:
         return _Epoch(self.loaders["train"], int(torch.randint(2**62, (), generator=generator)))
 
     def loss(self, model: nn.Module, batch: Batch, state: LayerState = None) -> tuple[Tensor, LayerState]:
@@ -191,12 +189,12 @@ def fit(
 @overload
 def fit(
     task: nn.Module,
-    train: Iterable[Any],
-    valid: Iterable[Any],
+    train: Iterable[object],
+    valid: Iterable[object],
     *,
     loss: Score,
     metric: Score | None = None,
-    test: Iterable[Any] | None = None,
+    test: Iterable[object] | None = None,
     folder: Path | str | None = None,
     settings: Changes | None = None,
     seed: int = 0,
@@ -207,8 +205,8 @@ def fit(
 
 def fit(
     task: OwnData | str | nn.Module,
-    train: Iterable[Any] | None = None,
-    valid: Iterable[Any] | None = None,
+    train: Iterable[object] | None = None,
+    valid: Iterable[object] | None = None,
     *,
     cell: str = "rru",
     preset: str | None = None,
@@ -219,7 +217,7 @@ def fit(
     device: str = "cpu",
     loss: Score | None = None,
     metric: Score | None = None,
-    test: Iterable[Any] | None = None,
+    test: Iterable[object] | None = None,
     watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Trained | Result:

@@ -9,7 +9,7 @@ import torch
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import Tensor, nn
 
-from rru.tasks import JointHead, Recurrent, SequenceModel
+from rru.tasks import JointHead, LayerState, Recurrent, SequenceModel
 
 _STEPS, _BATCH = torch.export.Dim("T"), torch.export.Dim("B")
 
@@ -51,7 +51,7 @@ class _Step(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input: Tensor, *state: Tensor) -> tuple[Tensor, Any]:
+    def forward(self, input: Tensor, *state: Tensor) -> tuple[Tensor, LayerState]:
         logits, last = self.model(input.unsqueeze(0), state[0] if len(state) == 1 else state)
         return logits.squeeze(0) if isinstance(self.model, SequenceModel) else logits, last
 

@@ -4,7 +4,6 @@ They depend only on the counts of the data, which a run keeps, so that the repor
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from rru.data.own.data_json import Statistics
 from rru.tasks import TaskSettings
@@ -12,7 +11,7 @@ from rru.tasks import TaskSettings
 BATCHES = 100  # an epoch should have as many, if the data allows it
 MIN_BATCH, MAX_BATCH = 4, 64
 
-Tables = Mapping[str, Mapping[str, Any]]
+Tables = Mapping[str, Mapping[str, float]]
 """Settings by table and name."""
 
 CELLS: Mapping[str, Tables] = {  # as in the paper's experiments without tuned values
@@ -31,7 +30,7 @@ SMOKE_CELLS: Mapping[str, Tables] = {
 }
 
 
-def tables(steps: int, task: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def tables(steps: int, task: Mapping[str, float], model: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Return settings, with a schedule for the given number of training steps per epoch."""
     epochs = between(30_000_000 // max(steps, 1), 5, 200)
     return {
@@ -52,7 +51,7 @@ def smoke(statistics: Statistics) -> Tables:
     }
 
 
-def smoke_tokens(statistics: Statistics, per_token: int) -> Mapping[str, Any]:
+def smoke_tokens(statistics: Statistics, per_token: int) -> Mapping[str, float]:
     """Return the changes of `smoke` to models of tokens, with so many parameters for each token."""
     return {"dropout": 0.1, "embedding_size": 8, "budget": 20_000 + statistics["vocabulary"] * per_token}
 

@@ -36,9 +36,9 @@ _PLACES = {"train": ("path", "size", "hash")} | {
 }
 
 
-def data_table(data: OwnData) -> dict[str, Any]:
+def data_table(data: OwnData) -> dict[str, object]:
     """Return the plain table of a user's data, from `OwnData.recorded`."""
-    table: dict[str, Any] = {"kind": data.kind}
+    table: dict[str, object] = {"kind": data.kind}
     for split, print_ in data.expected.items():
         table |= zip(_PLACES[split], (str(data.places[split]), print_.size, print_.hash), strict=True)
     return table | dict(data.options)

@@ -11,7 +11,7 @@ Tables = dict[str, Any]
 MAX_SHOWN = 80  # characters of a value
 
 
-def dumps(config: Mapping[str, Any]) -> str:
+def dumps(config: Mapping[str, object]) -> str:
     """Return the config as TOML; raise ValueError if it would not read back as the same values and types."""
     plain = [(key, value) for key, value in config.items() if not isinstance(value, Mapping)]
     tables = [(key, value) for key, value in config.items() if isinstance(value, Mapping)]
@@ -24,12 +24,12 @@ def dumps(config: Mapping[str, Any]) -> str:
     return text
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Return whether two configs have the same values and types: 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def differences(one: Mapping[str, object], other: Mapping[str, object]) -> str:
     """Describe how two configs differ: the first three differences and the number of others; empty if equal."""
     old, new = _flat(one), _flat(other)
     pairs = {name: (old.get(name), new.get(name)) for name in (*old, *new)}
@@ -38,17 +38,17 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return "; ".join(differ[:3]) + more
 
 
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(config: Mapping[str, object]) -> dict[str, object]:
     """Return the values by full name. A table of a file that someone else wrote may be a plain value."""
     tables = {name: value if isinstance(value, Mapping) else {"": value} for name, value in config.items()}
     return {f"{table}.{name}".rstrip("."): value for table, values in tables.items() for name, value in values.items()}
 
 
-def _cut(value: Any) -> str:
+def _cut(value: object) -> str:
     return f"{text[:MAX_SHOWN]}..." if len(text := str(value)) > MAX_SHOWN else text
 
 
-def _line(key: str, value: Any, place: str) -> str:
+def _line(key: str, value: object, place: str) -> str:
     return f"{_key(key)} = {_value(value, place)}\n"
 
 
@@ -58,7 +58,7 @@ def _key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key, key)
 
 
-def _value(value: Any, place: str) -> str:
+def _value(value: object, place: str) -> str:
     if type(value) in (bool, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")  # TOML has the escapes of JSON
     if type(value) in (int, float):

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -83,7 +83,7 @@ class ClassificationTask(Task):
         right, f1 = float(confusion.trace()), macro_f1(confusion)
         return {"accuracy": 100 * right / float(confusion.sum()), "macro_f1": 100 * f1, "loss": loss}
 
-    def _details(self, model: nn.Module) -> dict[str, Any]:
+    def _details(self, model: nn.Module) -> dict[str, object]:
         if len(self.classes) > MAX_SHOWN:
             return {}
         return {"classes": list(self.classes), "confusion": self._confusion(model, "test")[0].tolist()}

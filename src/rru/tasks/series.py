@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -189,7 +188,7 @@ class SeriesTask(Task):
             scores["pinball"] = pinball(quantiles, torch.from_numpy(actual[there])).mean(-1).numpy()
             for share, (low, high) in INTERVALS.items():
                 inside = (quantiles[:, low].numpy() <= actual[there]) & (actual[there] <= quantiles[:, high].numpy())
-                scores[f"coverage_{share}"] = 100.0 * inside
+                scores[f"coverage_{share}"] = np.where(inside, 100.0, 0.0)
             for base in BASELINES:
                 errors = self.windows.simple(base, *places.T)[there] - actual[there]
                 scores |= {f"{name}_{base}": values for name, values in _errors(errors, naive).items()}
@@ -200,7 +199,7 @@ class SeriesTask(Task):
         means |= {name: means[name] ** 0.5 for name in means if name.startswith("rmse")}
         return {**means, "loss": loss / max(count, 1)}
 
-    def _details(self, model: nn.Module) -> dict[str, Any]:
+    def _details(self, model: nn.Module) -> dict[str, object]:
         """Return the last forecasts of the test part of a few series, with what came before and what came true."""
         test = self._places["test"]
         last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MAX_FANS]])
@@ -251,7 +250,7 @@ def beats_baselines(scores: Mapping[str, float]) -> bool:
     return scores["mase"] < min(scores[f"mase_{base}"] for base in BASELINES)
 
 
-def _errors(errors: NDArray[np.float64], naive: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+def _errors(errors: NDArray[np.float64], naive: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     size = np.abs(errors)
     return {"mase": size / naive, "mae": size, "rmse": errors**2}
 

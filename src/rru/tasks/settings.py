@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from rru.data import KEYS
 from rru.nn import checks
@@ -37,7 +37,7 @@ class TaskSettings:
                 wanted = " or ".join(map(repr, values))
                 raise ValueError(f"task.{each.name} is only for task.{other} = {wanted}, got {getattr(self, other)!r}")
 
-    def uses(self, name: str, changes: Mapping[str, Any] | None = None) -> bool:
+    def uses(self, name: str, changes: Mapping[str, object] | None = None) -> bool:
         """Return whether a setting has an effect, given the others; `changes` are put over these."""
         if name not in self.only_with:
             return True

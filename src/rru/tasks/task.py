@@ -146,12 +146,12 @@ class Task(ABC):
             return scores["loss"] < best["loss"]
         return self.metric.better(score, best_score)
 
-    def details(self, model: nn.Module) -> dict[str, Any]:
+    def details(self, model: nn.Module) -> dict[str, object]:
         """Return what the report shows of the test split besides scores, as JSON values; empty if there is nothing."""
         with _evaluating(model):
             return self._details(model)
 
-    def _details(self, model: nn.Module) -> dict[str, Any]:
+    def _details(self, model: nn.Module) -> dict[str, object]:
         """Implement `details` for a model in evaluation mode."""
         return {}
 

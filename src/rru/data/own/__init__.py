@@ -123,14 +123,13 @@ class OwnData:
         changes = {"path": places["train"], "valid": places.get("valid"), "test": places.get("test")}
         return self._like(_CACHED, **changes, expected=self.fingerprints)
 
-    def load(self, **options: Any) -> Loaded:
+    def load(self, **options: object) -> Loaded:
         """Load the data. Arrays may be memory-mapped; do not write to them.
 
         **Arguments:** `options`: put over the options of this data, such as `line_ends=True` for words.
         """
         this = self._like(_CACHED[:1], options={**self.options, **options}) if options else self
-        loaded: Loaded = self.format.from_prepared(this.prepared)
-        return loaded
+        return self.format.from_prepared(this.prepared)
 
     def _like(self, known: tuple[str, ...], **changes: Any) -> "OwnData":
         """Return a copy with some fields changed that has the cached properties `known`, as far as they are there."""
@@ -138,7 +137,7 @@ class OwnData:
         vars(copy).update({name: value for name, value in vars(self).items() if name in known})
         return copy
 
-    def __getstate__(self) -> dict[str, Any]:  # without the arrays: another process reads them from its cache
+    def __getstate__(self) -> dict[str, object]:  # without the arrays: another process reads them from its cache
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 

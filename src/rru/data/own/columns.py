@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.own.scaling import ColumnScale
+from rru.data.own.scaling import JSON, ColumnScale
 from rru.data.own.table import Column, Table
 from rru.data.own.times import Frequency, Times, calendar, frequency_of, parse
 
@@ -78,7 +78,7 @@ class Layout:
         return np.asarray(np.clip(np.nan_to_num(scaled), -10, 10), np.float32)
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "Layout":
+    def from_fields(cls, fields: JSON) -> "Layout":
         """Build a layout from JSON values; raise ValueError, TypeError, KeyError or the like if they are wrong."""
         frequency = None if fields["frequency"] is None else Frequency.of(fields["frequency"])
         time, id_name = (None if fields[name] is None else str(fields[name]) for name in ("time", "id"))

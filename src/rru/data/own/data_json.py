@@ -5,14 +5,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Self
 
 from rru.data.own.columns import Layout
-from rru.data.own.scaling import BASES, ColumnScale, Scaling
+from rru.data.own.scaling import BASES, JSON, ColumnScale, Scaling
 from rru.data.own.times import Frequency
 
 MAX_WINDOW = 1 << 20  # steps of context and horizon: a window of more takes gigabytes
 MAX_SEASON = 10**7  # steps
 BEATS_PER_BAR = 4.0
 
-JSON = Mapping[str, Any]
 Statistics = Mapping[str, Any]
 """Counts by name, as in the catalogue: one number, or a list for train, valid and test."""
 
@@ -43,7 +42,7 @@ class Facts:
             raise ValueError(f"a value has another type ({error})"[:200]) from error
 
     @classmethod
-    def _values(cls, given: JSON) -> dict[str, Any]:
+    def _values(cls, given: JSON) -> JSON:
         """Return the arguments of the constructor. No model needs these three, so other types are left out."""
         statistics, notes = given.get("statistics"), given.get("notes")
         return {
@@ -52,10 +51,9 @@ class Facts:
             "notes": tuple(map(str, notes)) if isinstance(notes, list | tuple) else (),
         }
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """Return JSON values."""
-        values: dict[str, Any] = _plain(self)
-        return values
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +63,10 @@ class MusicFacts(Facts):
     beats_per_bar: float = BEATS_PER_BAR
 
     @classmethod
-    def _values(cls, given: JSON) -> dict[str, Any]:
+    def _values(cls, given: JSON) -> JSON:
         beats = given.get("beats_per_bar")
         known = isinstance(beats, int | float) and 0.25 <= beats <= 64
-        return super()._values(given) | {"beats_per_bar": beats if known else BEATS_PER_BAR}
+        return {**super()._values(given), "beats_per_bar": beats if known else BEATS_PER_BAR}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +77,10 @@ class LabelFacts(Facts):
     balance: Mapping[str, list[int]]
 
     @classmethod
-    def _values(cls, given: JSON) -> dict[str, Any]:
+    def _values(cls, given: JSON) -> JSON:
         balance = given.get("balance")
         labels = {"classes": _names(given, "classes"), "balance": balance if isinstance(balance, dict) else {}}
-        return super()._values(given) | labels
+        return {**super()._values(given), **labels}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +92,10 @@ class SequenceFacts(LabelFacts):
     wide: bool
 
     @classmethod
-    def _values(cls, given: JSON) -> dict[str, Any]:
+    def _values(cls, given: JSON) -> JSON:
         columns = _names(given, "columns")
         scale = ColumnScale.from_fields(given["scale"], len(columns))
-        return super()._values(given) | {"columns": columns, "scale": scale, "wide": bool(given.get("wide"))}
+        return {**super()._values(given), "columns": columns, "scale": scale, "wide": bool(given.get("wide"))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +117,14 @@ class SeriesFacts(Facts):
     base: str
 
     @classmethod
-    def _values(cls, given: JSON) -> dict[str, Any]:
+    def _values(cls, given: JSON) -> JSON:
         scalings = {str(name): Scaling.from_fields(values) for name, values in given["series"].items()}
         if not scalings:
             raise ValueError("series must have at least one scaling")
         if given["base"] not in BASES:
             raise ValueError(f"base must be {', '.join(BASES)}, got {given['base']!r}"[:200])
-        return super()._values(given) | {
+        return {
+            **super()._values(given),
             "layout": Layout.from_fields(given["layout"]),
             "series": scalings,
             "horizon": _count(given, "horizon", MAX_WINDOW),
@@ -134,11 +133,11 @@ class SeriesFacts(Facts):
         }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a value of facts as JSON values."""
     if isinstance(value, Frequency):
         return value.code
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}

@@ -11,7 +11,6 @@ data.from_folder("reviews/")  # one sub-folder for each class
 """
 
 from pathlib import Path
-from typing import Any
 
 from rru.data.errors import DataError
 from rru.data.own import OwnData
@@ -121,7 +120,7 @@ def from_csv(
     return own_data(kind if target is None else "series", path, options)
 
 
-def from_folder(path: Place, **options: Any) -> OwnData:
+def from_folder(path: Place, **options: object) -> OwnData:
     """Read a folder: of MIDI files, of texts with one sub-folder for each class, or of texts to predict.
 
     **Arguments:**
@@ -135,7 +134,7 @@ def from_folder(path: Place, **options: Any) -> OwnData:
     return from_path(path, **options)
 
 
-def from_path(path: Place, **options: Any) -> OwnData:
+def from_path(path: Place, **options: object) -> OwnData:
     """Make an `OwnData` of a file or folder, of the kind that its content and the options say.
 
     **Arguments:** `path`: the file or folder; `options`: those of the other makers. None means not given.
@@ -153,7 +152,7 @@ def from_path(path: Place, **options: Any) -> OwnData:
         raise unclear(path, given)
     if (by := given.pop("by", BY[0])) not in BY:
         raise ValueError(f"by must be {', '.join(BY[:-1])} or {BY[-1]}, got {by!r}")
-    return own_data(by, path, given)
+    return own_data(str(by), path, given)
 
 
 def own_data(kind: str, path: Place, options: Options) -> OwnData:

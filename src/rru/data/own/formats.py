@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rru.data.cache import Prepared
 from rru.data.own.columns import Options as Options
@@ -15,6 +15,7 @@ from rru.suggestions import choice
 if TYPE_CHECKING:
     from rru.data.folder import Found
     from rru.data.own import OwnData
+    from rru.data.sets import Loaded
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Format:
 
     name: str
     title: str
-    from_prepared: Callable[[Prepared], Any]
+    from_prepared: Callable[[Prepared], Loaded]
     prepare: Callable[[OwnData], Prepared] | None = None
     facts: type[Facts] = Facts
     suffixes: tuple[str, ...] = ()

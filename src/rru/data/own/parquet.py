@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +18,12 @@ MAGIC = b"PAR1"
 BATCH = 20_000  # rows
 INLINE = 16  # bytes of a short text, which every cell takes
 FREE, EXPANSION = 64 << 20, 64  # bytes of long texts: these, and so many times the bytes of the file
+Cells = NDArray[Any]  # floats, datetimes or strings
 STRINGS = np.dtypes.StringDType()  # 16 bytes for a short text
 MAX_BYTES = 2 << 30  # bytes of the columns, as the file declares them
 
 
-def read(path: Path, most_columns: int, most_cells: int) -> tuple[list[str], list[NDArray[Any]]]:
+def read(path: Path, most_columns: int, most_cells: int) -> tuple[list[str], list[Cells]]:
     """Return the names of the columns and their cells: floats, datetimes or strings.
 
     A small file can hold one text a million times, so texts are counted before they are taken apart.
@@ -41,7 +43,7 @@ def read(path: Path, most_columns: int, most_cells: int) -> tuple[list[str], lis
             raise DataError(path, reason)
         _check_declared(path, file.metadata, len(names), most_cells)
         texts = [name for name, kind in zip(names, file.schema_arrow.types, strict=True) if _is_text(pa, kind)]
-    chunks: list[list[NDArray[Any]]] = [[] for _ in names]
+    chunks: list[list[Cells]] = [[] for _ in names]
     rows, long, most = 0, 0, FREE + EXPANSION * path.stat().st_size
     with parquet.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
         for batch in file.iter_batches(batch_size=BATCH):
@@ -67,11 +69,11 @@ def _check_declared(path: Path, about: pyarrow.parquet.FileMetaData, columns: in
         raise DataError(path, reason)
 
 
-def _is_text(pa: Any, kind: pyarrow.DataType) -> bool:
+def _is_text(pa: ModuleType, kind: pyarrow.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _long_texts(pa: Any, cells: pyarrow.Array) -> int:
+def _long_texts(pa: ModuleType, cells: pyarrow.Array) -> int:
     """Return the bytes of the texts of a column that are not short."""
     from pyarrow import compute
 
@@ -82,7 +84,7 @@ def _long_texts(pa: Any, cells: pyarrow.Array) -> int:
     return int(np.maximum(sizes.astype(np.int64) - INLINE, 0)[numbers].sum())
 
 
-def _array(path: Path, name: str, cells: pyarrow.Array) -> NDArray[Any]:
+def _array(path: Path, name: str, cells: pyarrow.Array) -> Cells:
     """Return a column as floats, datetimes or strings; raise DataError if it is something else."""
     import pyarrow as pa
     from pyarrow import compute

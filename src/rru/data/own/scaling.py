@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+JSON = Mapping[str, Any]
 Values = NDArray[np.float64]
 Places = NDArray[np.int64]
 
@@ -90,7 +91,7 @@ class ColumnScale:
         return cls(tuple(mean.tolist()), tuple((deviation + (deviation == 0)).tolist()))
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], columns: int) -> "ColumnScale":
+    def from_fields(cls, fields: JSON, columns: int) -> "ColumnScale":
         """Build a scale from JSON values; raise ValueError if it is not for so many columns."""
         for name in ("mean", "deviation"):
             numbers = fields[name]
@@ -151,7 +152,7 @@ class Scaling:
         return cls(floor, float(np.mean(scaled)), deviation, spread, unit, _naive(values, season))
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "Scaling":
+    def from_fields(cls, fields: JSON) -> "Scaling":
         """Build a scaling from JSON values; raise ValueError if one is not finite, or not positive where it must."""
         numbers = {name: float(fields[name]) for name in ("centre", "deviation", "spread", "unit", "naive")}
         floor = None if fields["floor"] is None else float(fields["floor"])

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.own import parquet, times
-from rru.data.own.parquet import STRINGS
+from rru.data.own.parquet import STRINGS, Cells
 from rru.data.streams import checked_size, data_errors
 from rru.suggestions import did_you_mean
 
@@ -52,7 +52,7 @@ class Column:
 
     file: Path
     name: str
-    cells: NDArray[Any]
+    cells: Cells
     lines: NDArray[np.int64]
     decimal_comma: bool = False
 
@@ -258,11 +258,11 @@ def _delimiter(path: Path, file: IO[bytes]) -> str:
     return best
 
 
-def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[NDArray[Any]], NDArray[np.int64]]:
+def _read(path: Path, file: IO[bytes], delimiter: str) -> tuple[list[str], list[Cells], NDArray[np.int64]]:
     """Return the names of the columns, their cells, and the line of each row."""
     rows = _rows(path, _lines(path, file), delimiter)
     names = _names(path, next(rows)[1])
-    chunks: list[list[NDArray[Any]]] = [[] for _ in names]
+    chunks: list[list[Cells]] = [[] for _ in names]
     lines: list[NDArray[np.int64]] = []
     total = 0
     while chunk := list(itertools.islice(rows, CHUNK_ROWS)):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 from rru.nn.options import Declared
 from rru.settings.config import Config, Setting, unknown_setting
@@ -19,7 +18,7 @@ def override(config: Config, changes: Iterable[str]) -> Config:
     - `changes`: each `table.key=value`, or `key=value` if only one table has that key. Integers may be written as
       5000000, 5_000_000, 5e6 or 5M. `none` removes an optional setting, such as `task.limit`.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for change in changes:
         name, equals, text = (part.strip() for part in change.partition("="))
         if not equals or not name:
@@ -55,7 +54,7 @@ def _find(name: str, config: Config) -> Setting:
     return open_to_change[0]
 
 
-def _parsed(text: str, declared: Declared) -> Any:
+def _parsed(text: str, declared: Declared) -> object:
     """Parse a value by its declared type; return the text itself if it cannot, for `Setting.check` to reject."""
     if bool in declared.kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
