@@ -12,10 +12,10 @@ import torch
 
 import rru
 from rru import data
+from rru.data.midi import read_midi
 from rru.experiments.search.proposals import Proposals
 from rru.files import FileError
 from rru.inference.export import export
-from rru.inference.midi import read_midi
 from rru.inference.trained import Trained, load
 from rru.report.gather import gather
 from rru.settings.ranges import Range

@@ -82,7 +82,7 @@ def test_names_and_prompts_are_shown_as_they_are(command, chorale_run):
 def test_unreadable_file_is_named_and_others_are_classified(command, tmp_path):
     config = presets.load("mnist", "gru", "smoke")
     options = {name: value for name, value in config.tables()["model"].items() if name not in ("cell", "budget")}
-    model = tasks.ImageTask.architecture_of(config.task).build("gru", options, config.model.budget)
+    model = tasks.ImageTask.architecture_of(config.task, None, None).build("gru", options, config.model.budget)
     Run.create(tmp_path / "digits", config).save_best(1, model.state_dict(), {"epoch": 1})
     Image.new("L", (28, 28)).save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_text("no picture")

@@ -10,9 +10,9 @@ from PIL import Image
 
 from rru import data
 from rru.data import DataError
+from rru.data.midi import grid
 from rru.files import FileError
 from rru.inference import Piece, compose, read_midi, score, write_midi
-from rru.inference.midi import grid
 from rru.inference.music import notes
 from rru.inference.sound import RATE, synthesise
 from rru.training import RunError

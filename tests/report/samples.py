@@ -5,8 +5,8 @@ import re
 
 from rru import report
 from rru.experiments import plans
+from rru.kinds import kind_of
 from rru.settings import presets, toml
-from rru.tasks import metric_of
 from rru.training import run_folder
 
 
@@ -23,7 +23,7 @@ def text_of(html):
 
 def result_of(config, test, **changes):
     """What result.json of a run of these settings would hold."""
-    metric = metric_of(config.kind)
+    metric = kind_of(config.kind).metric
     scores = {metric.key: test + 0.25, "loss": 1.0}
     return {
         "status": "finished",
@@ -49,7 +49,7 @@ def write_run(root, config, test=8.0, folder=None, epochs=5, **changes):
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(toml.dumps(config.tables()))
     (folder / "env.json").write_text(json.dumps({"python": "3.11.7", "versions": {"torch": "2.13.0"}, "threads": 2}))
-    key = metric_of(config.kind).key
+    key = kind_of(config.kind).metric.key
     with (folder / "metrics.jsonl").open("w") as file:
         for epoch in range(epochs + 1):
             scores = {key: (test or 8.0) + 0.25 + 2 * abs(epoch - 3)}

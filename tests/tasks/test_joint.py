@@ -106,7 +106,7 @@ def test_heads_that_ignore_the_other_keys_are_independent():
 @pytest.mark.parametrize("output", ["chain", "nade"])
 def test_the_head_is_within_the_budget(cell, output):
     options = presets.load("bach", cell, "smoke").model.arguments
-    architecture = MusicTask.architecture_of(MusicTask.settings_of("bach", output=output, output_units=32))
+    architecture = MusicTask.architecture_of(MusicTask.settings_of("bach", output=output, output_units=32), None, None)
     model = architecture.build(cell, options, 60_000)
     assert 55_000 < count_parameters(model) <= 60_000
 

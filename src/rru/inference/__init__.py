@@ -1,11 +1,12 @@
 """Use trained models: compose music, write text, classify, stream many sequences, and export to other runtimes."""
 
+from rru.data.midi import read_midi
 from rru.inference.classifying import classify, classify_all
 from rru.inference.export import export
 from rru.inference.fitting import fit
 from rru.inference.forecasting import Forecast, forecast
 from rru.inference.line_reader import LineReader
-from rru.inference.midi import read_midi, write_midi
+from rru.inference.midi import write_midi
 from rru.inference.music import Piece, compose
 from rru.inference.streaming import Stream, stream
 from rru.inference.trained import Trained, load

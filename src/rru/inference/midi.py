@@ -4,12 +4,9 @@ import io
 from pathlib import Path
 
 from rru.data import LOWEST_NOTE
-from rru.data.midi import grid, read_midi
 from rru.extras import extra
 from rru.inference.music import Piece, notes
 from rru.inference.output import write_files
-
-__all__ = ["grid", "midi", "read_midi", "write_midi"]
 
 TICKS_PER_BEAT = 480
 TEMPO = 80  # quarter notes per minute

@@ -1,6 +1,5 @@
 """Compose music with a trained model, one step at a time."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypedDict
@@ -154,34 +153,25 @@ def _chord(
     head: torch.nn.Module, logits: Tensor, generator: torch.Generator, temperature: float, voices: int | None
 ) -> Tensor:
     """Sample a chord, (1, 88), from what the head gives, (1, c)."""
-    if not isinstance(head, JointHead):
-        chances = torch.sigmoid(logits / temperature)
-        if voices is None:
-            return torch.bernoulli(chances, generator=generator)
-        return _with_voices(
-            lambda: torch.bernoulli(chances.expand(CANDIDATES, -1), generator=generator),
-            voices,
-        )
+    joint = isinstance(head, JointHead)
+
+    def sample(count: int, temperature: float = temperature) -> Tensor:
+        many = logits.expand(count, -1)
+        if isinstance(head, JointHead):
+            return head.sample(many, generator, temperature)
+        return torch.bernoulli(torch.sigmoid(many / temperature), generator=generator)
+
+    if voices is None and joint and temperature != 1:
+        voices = int(sample(1, 1.0).sum())  # the number of voices is that of temperature 1
     if voices is None:
-        chord = head.sample(logits, generator)
-        if temperature == 1:
-            return chord
-        voices = int(chord.sum())  # the number of voices is that of temperature 1
-    many = logits.expand(CANDIDATES, -1)
-    return _with_voices(lambda: head.sample(many, generator, temperature), voices)
-
-
-def _with_voices(sample: Callable[[], Tensor], voices: int) -> Tensor:
-    """Sample chords (N, 88) until one has this number of voices. Return it or the nearest one, (1, 88)."""
-    nearest, distance = None, KEYS + 1
-    for _ in range(ROUNDS):
-        chords = sample()
+        return sample(1)
+    nearest = sample(0)
+    for _ in range(ROUNDS):  # until a chord has this number of voices
+        chords = torch.cat([nearest, sample(CANDIDATES)])
         away = (chords.sum(1) - voices).abs()
-        if int(away.min()) < distance:
-            nearest, distance = chords[away.argmin()][None], int(away.min())
-        if distance == 0:
+        nearest = chords[away.argmin()][None]
+        if not away.min():
             break
-    assert nearest is not None
     return nearest
 
 
@@ -189,10 +179,9 @@ def notes(roll: Roll) -> list[tuple[int, int, int]]:
     """Return the notes of a roll: key, first step and length. Consecutive steps of a key are one note."""
     edges = np.diff(np.pad(roll.astype(np.int8), ((1, 1), (0, 0))), axis=0)  # (T + 1, 88)
     starts, ends = np.argwhere(edges.T == 1), np.argwhere(edges.T == -1)  # (key, step), key by key
-    found_notes = [
-        (int(key), int(start), int(end - start)) for (key, start), (_, end) in zip(starts, ends, strict=True)
-    ]
-    return sorted(found_notes, key=lambda note: (note[1], note[0]))
+    order = np.lexsort((starts[:, 0], starts[:, 1]))  # by step, then by key
+    keys, steps = starts[order].T.tolist()
+    return list(zip(keys, steps, (ends - starts)[order, 1].tolist(), strict=True))
 
 
 def _longest_repeat(roll: Roll) -> int:

@@ -8,7 +8,8 @@ import numpy as np
 
 from rru import data
 from rru.data import DataError, without_empty_steps
-from rru.inference.midi import grid, midi, read_midi
+from rru.data.midi import grid, read_midi
+from rru.inference.midi import midi
 from rru.inference.music import Piece, Roll, Sampling, beats_per_bar, compose, keeps_rests, steps_per_beat
 from rru.inference.output import check_free, write_files
 from rru.inference.picture import picture

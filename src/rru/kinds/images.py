@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rru.data import DataError, images
+from rru.data import SPLITS, DataError, images
 from rru.data.own.data_json import Statistics
 from rru.data.streams import read_file
 from rru.extras import extra
 from rru.kinds.kind import Kind, TrainedOn
-from rru.kinds.sizes import used
 from rru.tasks import ImageTask, TaskSettings
 from rru.tasks.classification import DIGITS, PIXELS, pixel_order
 
@@ -29,7 +28,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM")
 
 
 def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float:
-    return float(used(statistics["images"][split], split, settings) * PIXELS)
+    return float(settings.limited(statistics["images"][split], SPLITS[split]) * PIXELS)
 
 
 def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:

@@ -1,5 +1,6 @@
 """Series, to forecast, from users' tables."""
 
+from rru.data import SPLITS
 from rru.data.own import series
 from rru.data.own.data_json import Statistics
 from rru.kinds import sizes
@@ -39,7 +40,8 @@ def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float 
     """Count the steps of all windows: one ends at each step."""
     if "steps" not in statistics:
         return None
-    return float(sizes.used(statistics["steps"][split], split, settings) * (settings.context + statistics["horizon"]))
+    windows = settings.limited(statistics["steps"][split], SPLITS[split])
+    return float(windows * (settings.context + statistics["horizon"]))
 
 
 SERIES = Kind(

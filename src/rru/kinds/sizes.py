@@ -5,6 +5,7 @@ They depend only on the counts of the data, which a run keeps, so that the repor
 
 from collections.abc import Callable, Mapping
 
+from rru.data import SPLITS
 from rru.data.own.data_json import Statistics
 from rru.tasks import TaskSettings
 
@@ -14,16 +15,17 @@ MIN_BATCH, MAX_BATCH = 4, 64
 Tables = Mapping[str, Mapping[str, float]]
 """Settings by table and name."""
 
-CELLS: Mapping[str, Tables] = {  # as in the paper's experiments without tuned values
-    "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "output_size": 128}},
-    "lstm": {"model": {"forget_bias": 1.0}},
-    "mogrifier": {"model": {"rounds": 5, "rank": 40}},
-}
-SMALL_CELLS: Mapping[str, Tables] = {
-    "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "output_size": 16}},
-    "lstm": {"model": {"forget_bias": 1.0}},
-    "mogrifier": {"model": {"rounds": 5, "rank": 4}},
-}
+
+def _cells(output_size: int, rank: int) -> Mapping[str, Tables]:
+    return {
+        "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "output_size": output_size}},
+        "lstm": {"model": {"forget_bias": 1.0}},
+        "mogrifier": {"model": {"rounds": 5, "rank": rank}},
+    }
+
+
+CELLS = _cells(output_size=128, rank=40)  # as in the paper's experiments without tuned values
+SMALL_CELLS = _cells(output_size=16, rank=4)
 SMOKE_CELLS: Mapping[str, Tables] = {
     "rru": {"model": {"expansion": 1.0, "output_size": 16}},
     "mogrifier": {"model": {"rank": 4}},
@@ -63,15 +65,9 @@ def counted(steps: str, items: str) -> Callable[[Statistics, int, TaskSettings],
         if steps not in statistics:
             return None
         total = statistics[items][split]
-        return float(statistics[steps][split] * used(total, split, settings) / total)
+        return float(statistics[steps][split] * settings.limited(total, SPLITS[split]) / total)
 
     return count
-
-
-def used(count: int, split: int, settings: TaskSettings) -> int:
-    """Return how many of `count` items a split (0 train, 1 valid) has with the limits of the settings."""
-    limit = settings.evaluation_limit if split else settings.limit
-    return min(limit or count, count)
 
 
 def room(inputs: int, outputs: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rru.data import DataError, words_of
+from rru.data import SPLITS, DataError, words_of
 from rru.data.own import texts
 from rru.data.own.data_json import Statistics
 from rru.data.own.detect import TABLES
@@ -41,8 +41,9 @@ def _smoke(statistics: Statistics) -> Tables:
 def _steps(items: str, statistics: Statistics, split: int, settings: TaskSettings) -> float | None:
     """Count the words, of each text at most `context`."""
     words = sizes.counted("words", items)(statistics, split, settings)
-    most = sizes.used(statistics.get(items, (0, 0))[split], split, settings) * settings.context
-    return None if words is None else min(words, most)
+    if words is None:
+        return None
+    return min(words, settings.limited(statistics[items][split], SPLITS[split]) * settings.context)
 
 
 def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:

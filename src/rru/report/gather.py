@@ -8,8 +8,9 @@ from typing import Any
 
 from rru.data import Facts
 from rru.files import FileError, files_in
+from rru.kinds import kind_of
 from rru.settings import Config
-from rru.tasks import Metric, metric_of
+from rru.tasks import Metric
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.result import wrong_values
 from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, about_data, is_number
@@ -89,7 +90,7 @@ class RunRecord:
     def metric(self) -> Metric | None:
         """Its metric, if its settings are known, or if it is of a user's own model."""
         if self.known is not None:
-            return metric_of(self.known.kind)
+            return kind_of(self.known.kind).metric
         name = self._setting(OWN_MODEL, "metric")
         return Metric(name, name) if name else None
 

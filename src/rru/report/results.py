@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rru.experiments.plans import Plan, PlannedRun
+from rru.kinds import kind_of
 from rru.report import statistics
 from rru.report.gather import RunRecord, gather
 from rru.report.identify import all_plans, own_plans, preset_of
 from rru.settings import Config
-from rru.tasks import Metric, metric_of
+from rru.tasks import Metric
 from rru.training import RunError, RunStatus
 
 TRIAL = "smoke"
@@ -113,7 +114,7 @@ class Section:
     @property
     def metric(self) -> Metric:
         """The metric of the task."""
-        return metric_of(self.points[0].config.kind)
+        return kind_of(self.points[0].config.kind).metric
 
     @property
     def lines(self) -> dict[str, list[Point]]:

@@ -59,7 +59,6 @@ __all__ = [
     "load",
     "make",
     "map_state",
-    "metric_of",
     "task_names",
     "verdict",
 ]
@@ -81,11 +80,6 @@ TASKS: dict[str, type[Task]] = {
 def task_names() -> tuple[str, ...]:
     """Return the names of all tasks of the catalogue, which are the names of their data sets."""
     return tuple(data.CATALOGUE)
-
-
-def metric_of(kind: str) -> Metric:
-    """Return the metric of the tasks on a kind of data."""
-    return TASKS[kind].metric
 
 
 def load(name: str, data_dir: data.Place = None, *, own: data.OwnData | None = None, **options: Any) -> Task:

@@ -70,6 +70,12 @@ def windows(steps: int, context: int, stride: int) -> list[tuple[int, int]]:
     return [(start, min(context, steps - start)) for start in starts]
 
 
+def spaced(count: int, most: int) -> NDArray[np.int64]:
+    """Return the indices of at most `most` of `count` items, evenly spaced: items may be sorted."""
+    used = min(count, most)
+    return np.arange(used) * count // max(used, 1)
+
+
 def groups(count: int, size: int) -> list[slice]:
     """Divide `count` items into groups of `size`. An incomplete last group is merged into the previous one."""
     if count < 1:

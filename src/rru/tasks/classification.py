@@ -23,7 +23,7 @@ from rru.data import (
     permutation,
 )
 from rru.data.own.data_json import LabelFacts, SequenceFacts
-from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled
+from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled, spaced
 from rru.tasks.metrics import ACCURACY
 from rru.tasks.models import Architecture, Classifier, LayerState, device_of, known_tokens
 from rru.tasks.settings import TaskSettings
@@ -110,12 +110,6 @@ def macro_f1(confusion: NDArray[np.int64]) -> float:
     return float((2 * right[there] / total[there]).mean())
 
 
-def spaced(settings: TaskSettings, split: str, count: int) -> NDArray[np.int64]:
-    """Return the indices of the items to use, evenly spaced, since items may be sorted by label."""
-    used = settings.limited(count, split)
-    return np.arange(used) * count // max(used, 1)
-
-
 class ReviewTask(ClassificationTask):
     """Classify texts, such as reviews, by their last `context` words. An empty text is one unknown word.
 
@@ -130,7 +124,9 @@ class ReviewTask(ClassificationTask):
     def __init__(self, reviews: Reviews, settings: TaskSettings, *, own: bool = False) -> None:
         self.vocabulary = reviews.vocabulary
         self._reviews: dict[str, LabelledTexts] = {split: getattr(reviews, split) for split in SPLITS}
-        self._chosen = {split: spaced(settings, split, len(some)) for split, some in self._reviews.items()}
+        self._chosen = {
+            split: spaced(len(some), settings.limited(len(some), split)) for split, some in self._reviews.items()
+        }
         lengths = {
             split: np.clip(np.diff(some.offsets)[self._chosen[split]], 1, settings.context)
             for split, some in self._reviews.items()
@@ -170,12 +166,10 @@ class ImageTask(ClassificationTask):
         self._images: dict[str, LabelledImages] = {split: getattr(images, split) for split in SPLITS}
         lengths = {split: np.full(settings.limited(len(some), split), PIXELS) for split, some in self._images.items()}
         super().__init__(settings, lengths, DIGITS, own=own)
-        self.architecture = self.architecture_of(settings)
+        self.architecture = self.architecture_of(settings, None, None)
 
     @classmethod
-    def architecture_of(
-        cls, settings: TaskSettings, facts: Facts | None = None, tokens: int | None = None
-    ) -> Architecture:
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
         return Architecture(Classifier, len(DIGITS), input_size=1)
 
     def _batch(self, split: str, numbers: NDArray[np.int64]) -> Batch:
@@ -203,7 +197,9 @@ class SequenceTask(ClassificationTask):
 
     def __init__(self, sequences: Sequences, settings: TaskSettings, *, own: bool = False) -> None:
         self._sequences: dict[str, LabelledSequences] = {split: getattr(sequences, split) for split in SPLITS}
-        self._chosen = {split: spaced(settings, split, len(some)) for split, some in self._sequences.items()}
+        self._chosen = {
+            split: spaced(len(some), settings.limited(len(some), split)) for split, some in self._sequences.items()
+        }
         lengths = {
             split: np.minimum(np.diff(some.offsets)[self._chosen[split]], settings.context)
             for split, some in self._sequences.items()

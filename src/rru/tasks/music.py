@@ -72,7 +72,7 @@ class MusicTask(Task):
 
     def __init__(self, music: Music, settings: MusicSettings, *, own: bool = False) -> None:
         super().__init__(music, settings, own=own)
-        self.architecture = self.architecture_of(settings)
+        self.architecture = self.architecture_of(settings, None, None)
         self._transposition, context = settings.transposition, settings.context
         self._evaluation: dict[str, _Windows] = {}
         for split in SPLITS:
@@ -86,9 +86,7 @@ class MusicTask(Task):
                 raise ValueError(f"{self.name}: {split} must have a piece with at least two non-empty steps, got none")
 
     @classmethod
-    def architecture_of(
-        cls, settings: TaskSettings, facts: Facts | None = None, tokens: int | None = None
-    ) -> Architecture:
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
         assert isinstance(settings, MusicSettings)
         head = head_of(settings.output, settings.output_units, settings.key_order)
         return Architecture(SequenceModel, KEYS, KEYS, head=head)

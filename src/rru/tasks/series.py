@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rru.data import SPLITS, Facts, Series
 from rru.data.own.data_json import SeriesFacts
 from rru.data.own.scaling import LAST, SEASONAL
-from rru.tasks.batches import Batch, Batches, groups, shuffled
+from rru.tasks.batches import Batch, Batches, groups, shuffled, spaced
 from rru.tasks.metrics import MASE
 from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of
 from rru.tasks.settings import TaskSettings
@@ -83,7 +83,7 @@ class SeriesTask(Task):
     def __init__(self, series: Series, settings: TaskSettings, *, own: bool = False) -> None:
         super().__init__(series, settings, own=own)
         self.facts = series.facts
-        self.architecture = self.architecture_of(settings, series.facts)
+        self.architecture = self.architecture_of(settings, series.facts, None)
         ends = np.cumsum(series.lengths)[:-1]
         arrays = (np.split(array, ends) for array in (series.values, series.observed, series.inputs))
         parts = [SeriesPart(*each) for each in zip(*arrays, series.facts.series.values(), strict=True)]
@@ -94,7 +94,7 @@ class SeriesTask(Task):
         }
 
     @classmethod
-    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None = None) -> Architecture:
+    def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
         """Return the architecture; before training the model forecasts what its simple forecast does."""
         if not isinstance(facts, SeriesFacts):
             raise ValueError("a model of series needs the facts of its data: columns and scalings")
@@ -156,7 +156,7 @@ class SeriesTask(Task):
 
     def _evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
         """Yield the windows of a split, at most `EVALUATED`, a batch at a time."""
-        places = _spaced(self._places[split], EVALUATED)
+        places = self._places[split][spaced(len(self._places[split]), EVALUATED)]
         for start in range(0, len(places), EVALUATION_BATCH):
             yield places[start : start + EVALUATION_BATCH]
 
@@ -179,12 +179,12 @@ class SeriesTask(Task):
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         sums: dict[str, float] = {}
         count, loss = 0, 0.0
-        for places, found, nats in self.evaluation(model, split):
+        for places, forecasts, nats in self.evaluation(model, split):
             actual = self.windows.actual(*places.T)  # (B, H)
             there = ~np.isnan(actual)
             naive = np.broadcast_to(self.windows.scale("naive", places[:, 0]), actual.shape)[there]
-            scores = _errors(found[..., MEDIAN].T[there] - actual[there], naive)
-            quantiles = torch.from_numpy(found.transpose(1, 0, 2)[there])
+            scores = _errors(forecasts[..., MEDIAN].T[there] - actual[there], naive)
+            quantiles = torch.from_numpy(forecasts.transpose(1, 0, 2)[there])
             scores["pinball"] = pinball(quantiles, torch.from_numpy(actual[there])).mean(-1).numpy()
             for share, (low, high) in INTERVALS.items():
                 inside = (quantiles[:, low].numpy() <= actual[there]) & (actual[there] <= quantiles[:, high].numpy())
@@ -269,10 +269,4 @@ def _places(series: Series, split: str, most: int) -> NDArray[np.int64]:
     places = np.concatenate(windows)
     if not len(places):
         raise ValueError(f"{split} must have a window of {horizon} steps with known values, has none")
-    return _spaced(places, most)
-
-
-def _spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Return at most this many of the windows, evenly spaced."""
-    used = min(len(places), most)
-    return places[np.arange(used) * len(places) // used]
+    return places[spaced(len(places), most)]

@@ -23,10 +23,12 @@ _FORMATS += ["%b %Y", "%Y %b", "%B %Y", "%Y %B", "%b-%Y", "%b-%y", "%Y/%m", "%m/
 _UNITS = {"us": 1, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "D": 86400 * 10**6, "W": 7 * 86400 * 10**6}
 _MONTHS = {"M": 1, "Q": 3, "Y": 12}
 _NAMES = {
+    "us": "microsecond",
     "s": "second",
     "min": "minute",
     "h": "hour",
     "D": "day",
+    "B": "business day",
     "W": "week",
     "M": "month",
     "Q": "quarter",
@@ -131,21 +133,20 @@ class Frequency:
         return cls(1, "B") if unit == "B" else cls(count * _UNITS[unit], "us")
 
     @property
+    def _in_largest_unit(self) -> tuple[int, str]:
+        units = {"B": {"B": 1}, "M": _MONTHS}.get(self.unit, _UNITS)
+        size, name = max((size, name) for name, size in units.items() if self.count % size == 0)
+        return self.count // size, name
+
+    @property
     def code(self) -> str:
         """The text that `of` reads."""
-        units = _MONTHS if self.unit == "M" else _UNITS
-        if self.unit == "B":
-            return "B"
-        size, name = max((size, name) for name, size in units.items() if self.count % size == 0)
-        return f"{self.count // size if self.count > size else ''}{name}"
+        count, unit = self._in_largest_unit
+        return f"{count if count > 1 else ''}{unit}"
 
     def __str__(self) -> str:
-        if self.unit == "B":
-            return "every business day"
-        match = re.fullmatch(r"(\d*)(\w+)", self.code)
-        assert match
-        name = _NAMES.get(match[2], "microsecond")
-        return f"every {match[1]} {name}s" if match[1] else f"every {name}"
+        count, unit = self._in_largest_unit
+        return f"every {count} {_NAMES[unit]}s" if count > 1 else f"every {_NAMES[unit]}"
 
     @property
     def season(self) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rru.experiments.plans import PlannedRun
 from rru.files import FileError
-from rru.tasks import metric_of
+from rru.kinds import kind_of
 from rru.training import ENDED, Result, Run, RunStatus, run_folder
 from rru.training.run_files import has_config, last_error
 
@@ -65,7 +65,7 @@ def _read(planned: PlannedRun, root: Path) -> RunState:
             status = RunStatus.FAILED
     except (FileError, OSError) as damage:
         return RunState(RunStatus.DAMAGED, message=f"damaged: {damage}")
-    done, metric = max((epoch.epoch for epoch in epochs), default=0), metric_of(planned.config.kind)
+    done, metric = max((epoch.epoch for epoch in epochs), default=0), kind_of(planned.config.kind).metric
     scores = [epoch.validation[metric.key] for epoch in epochs if epoch.epoch and metric.key in epoch.validation]
     return RunState(status, done, message=error, best=metric.best(scores))
 

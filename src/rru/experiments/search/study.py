@@ -25,11 +25,11 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 
-from rru import tasks
 from rru.data import OwnData
 from rru.experiments.search.proposals import Proposals
 from rru.experiments.search.pruning import Pruner, epoch_values
 from rru.files import Lock, Locked, make_folder, own_folder
+from rru.kinds import kind_of
 from rru.nn.sizing import BudgetError
 from rru.settings import Config, presets
 from rru.settings.ranges import ranges
@@ -117,7 +117,7 @@ class Study:
         if not self.ranges:
             raise ValueError(f"nothing is left to search: the changes fix all of {', '.join(sorted(fixed))}")
         self.prune, self.root = prune, root
-        self.metric = tasks.metric_of(config.kind)
+        self.metric = kind_of(config.kind).metric
         self.folder = root / config.task.name / cell / "studies" / f"{preset}-{seed}-{self._identity()}"
         for place in (self.folder.parent, self.folder, self.folder / "claims"):
             own_folder(place)
