@@ -83,3 +83,10 @@ def test_a_name_is_taken_once_and_an_unknown_one_says_what_there_is(waveforms):
         register_kind(replace(waveforms, noun="others"))
     with pytest.raises(ValueError, match=r"kind must be one of words, .*waveforms; got 'waveform'.*did you mean"):
         kind_of("waveform")
+
+
+def test_its_format_names_the_options_that_it_declares(waveforms):
+    for options in ((), ("every", "speed")):
+        other = replace(waveforms.format, name="others", options=options)
+        with pytest.raises(ValueError, match=r"must be the same, differ in \{'(every|speed)'\}"):
+            register_kind(replace(waveforms, format=other))

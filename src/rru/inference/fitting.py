@@ -95,9 +95,9 @@ class _Epoch(Batches):
         with torch.random.fork_rng(devices=[]):  # a loader draws from torch's default generator
             if self.batches is None or index < self.next:
                 torch.manual_seed(self.seed)
-                own = getattr(self.loader, "generator", None)
-                if isinstance(own, torch.Generator):
-                    own.manual_seed(self.seed)
+                generator = getattr(self.loader, "generator", None)
+                if isinstance(generator, torch.Generator):
+                    generator.manual_seed(self.seed)
                 self.batches, self.next = iter(self.loader), 0
             elif self.random is not None:
                 torch.set_rng_state(self.random)
@@ -152,7 +152,7 @@ class _ModelTask(Task):
 
 
 def _moved(value: Any, model: nn.Module) -> Any:
-    """Move a tensor to the device of a model; leaves anything else as it is."""
+    """Move a tensor to the device of a model; leave anything else as it is."""
     return value.to(next(model.parameters()).device) if isinstance(value, Tensor) else value
 
 

@@ -78,13 +78,14 @@ def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]
 
 
 def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFacts) -> list[Forecast]:
-    layout = facts.layout
+    layout, log = facts.layout, any(scaling.floor is not None for scaling in facts.series.values())
     parts = [
         SeriesPart(
             series.values,
             series.observed,
             layout.standardized(series.inputs),
-            facts.series.get(series.name) or _scaling(series, facts),
+            facts.series.get(series.name)  # one that was not there in training is scaled by its own values
+            or Scaling.of(series.values, facts.season, facts.horizon, facts.base, log=log),
         )
         for series in some
     ]
@@ -102,12 +103,6 @@ def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFact
         Forecast(series.name, layout.target, history[number], quantiles[:, number], times[number])
         for number, series in enumerate(some)
     ]
-
-
-def _scaling(series: RegularSeries, facts: SeriesFacts) -> Scaling:
-    """Return the scaling of a series that was not there in training, from its own values."""
-    log = any(scaling.floor is not None for scaling in facts.series.values())
-    return Scaling.of(series.values, facts.season, facts.horizon, facts.base, log=log)
 
 
 def places(path: Path, *, force: bool) -> tuple[Path, Path]:

@@ -39,10 +39,11 @@ def picture(piece: Piece) -> bytes:
         if step < len(piece.roll):
             pen.text((x + 2, bottom + 3), str(step // piece.steps_per_bar + 1), fill=INK)
     for key, start, length in notes(piece.roll):
-        for first, last, colour in _segments(start, start + length, piece.prompt):
-            y = bottom - KEY * (key - low)
-            box = [LEFT + STEP * first + 1, y - KEY + 1, LEFT + STEP * last - 1, y - 1]
-            pen.rounded_rectangle(box, radius=2, fill=colour)
+        y, end, split = bottom - KEY * (key - low), start + length, piece.prompt
+        for first, last, colour in ((start, min(end, split), PROMPT), (max(start, split), end, COMPOSED)):
+            if first < last:
+                box = [LEFT + STEP * first + 1, y - KEY + 1, LEFT + STEP * last - 1, y - 1]
+                pen.rounded_rectangle(box, radius=2, fill=colour)
     x = LEFT
     for colour, text in ((PROMPT, "prompt"), (COMPOSED, "composed")):
         pen.rounded_rectangle([x, height - 16, x + 12, height - 8], radius=2, fill=colour)
@@ -51,9 +52,3 @@ def picture(piece: Piece) -> bytes:
     content = io.BytesIO()
     image.save(content, format="PNG", optimize=True)
     return content.getvalue()
-
-
-def _segments(start: int, end: int, prompt: int) -> list[tuple[int, int, str]]:
-    """Split a note at the end of the prompt. Return start, end and colour of each segment."""
-    parts = [(start, min(end, prompt), PROMPT), (max(start, prompt), end, COMPOSED)]
-    return [(first, last, colour) for first, last, colour in parts if first < last]

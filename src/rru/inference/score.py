@@ -114,8 +114,8 @@ def continued(trained: Trained, given: Prompt, bars: int, *, octave: int = 0, **
 
 
 def _test_pieces(trained: Trained, data_dir: data.Place) -> list[Roll]:
-    own = trained.config.data
-    music = own.load() if own else data.load(trained.task, data_dir)
+    users_data = trained.config.data
+    music = users_data.load() if users_data else data.load(trained.task, data_dir)
     assert isinstance(music, data.Music)
     return music.test
 

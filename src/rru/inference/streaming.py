@@ -64,7 +64,7 @@ class Stream:
         self._places.update(zip(sessions, places, strict=True))
 
     def close(self, sessions: Iterable[Hashable]) -> None:
-        """Close sessions and drops their states; raise KeyError if one is not open."""
+        """Close sessions and drop their states; raise KeyError if one is not open."""
         for session, place in {session: self._place(session) for session in sessions}.items():
             del self._places[session]
             self._alone.pop(place, None)
@@ -131,7 +131,7 @@ class Stream:
 
     @torch.inference_mode(False)  # a tensor made in inference mode could not be written outside it
     def _make_room(self, wanted: int) -> None:
-        """Grow the pool if fewer than `wanted` places are free; at least doubles it, so that it rarely grows."""
+        """Grow the pool if fewer than `wanted` places are free; at least double it, so that it rarely grows."""
         before = len(self._pool[0])
         missing = wanted - len(self._free)
         if missing <= 0:

@@ -20,7 +20,7 @@ def write(
     top_k: int | None = None,
     seed: int = 0,
 ) -> Iterator[str]:
-    """Continue a text. Yields each piece of text as soon as it is sampled.
+    """Continue a text. Yield each piece of text as soon as it is sampled.
 
     **Arguments:**
 

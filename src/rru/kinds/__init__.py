@@ -30,10 +30,8 @@ def register_kind(kind: Kind) -> Kind:
     """Add a kind of data and return it; raise ValueError if there is another one of this name."""
     if KINDS.get(kind.name, kind) is not kind:
         raise ValueError(f"kind {kind.name!r} is registered already")
-    if undeclared := set(kind.format.options) - set(kind.declared_options):
-        raise ValueError(
-            f"kind {kind.name!r}: `options` must declare {', '.join(sorted(undeclared))}, as its format says"
-        )
+    if mismatch := set(kind.format.options) ^ set(kind.declared_options):
+        raise ValueError(f"kind {kind.name!r}: options of format and kind must be the same, differ in {mismatch}")
     KINDS[kind.name], FORMATS[kind.name], TASKS[kind.name] = kind, kind.format, kind.task
     return kind
 

@@ -127,8 +127,8 @@ class Kind:
     @property
     def declared_options(self) -> dict[str, Declared]:
         """The options of reading a user's data, by name."""
-        known = READING_OPTIONS | declared(self.options)
-        return {name: known[name] for name in self.format.options if name in known}
+        shared = {name: READING_OPTIONS[name] for name in self.format.options if name in READING_OPTIONS}
+        return shared | declared(self.options)
 
     def card(self, model: Recurrent) -> Card:
         """Return what the card of a model says."""

@@ -12,8 +12,8 @@ MAX_WINDOWS = 8_000  # in an epoch
 FORECAST = """from rru import inference
 
 trained = inference.load(".")
-for one in inference.forecast(trained, "new.csv"):
-    print(one.name, one.quantiles)  # (horizon, 5)
+for series in inference.forecast(trained, "new.csv"):
+    print(series.name, series.quantiles)  # (horizon, 5)
 """
 INPUTS = (
     "(context + horizon, batch, features) float32, windows as `rru.tasks.Windows` makes them; logits are the "

@@ -234,7 +234,7 @@ def _kind_of(tables: PlainTables) -> Kind:
 
 
 def _given(tables: PlainTables) -> dict[str, Any]:
-    """Flatten plain tables to values by full name, without None; checks that they name a task and a cell."""
+    """Flatten plain tables to values by full name, without None; check that they name a task and a cell."""
     for table, values in tables.items():
         if table not in TABLES:
             hint = did_you_mean(table, TABLES)

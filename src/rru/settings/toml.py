@@ -24,14 +24,14 @@ def dumps(config: Mapping[str, object]) -> str:
     return text
 
 
-def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+def same(first: Mapping[str, object], second: Mapping[str, object]) -> bool:
     """Return whether two configs have the same values and types: 1, 1.0 and true differ."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
-def differences(one: Mapping[str, object], other: Mapping[str, object]) -> str:
+def differences(first: Mapping[str, object], second: Mapping[str, object]) -> str:
     """Describe how two configs differ: the first three differences and the number of others; empty if equal."""
-    old, new = _flat(one), _flat(other)
+    old, new = _flat(first), _flat(second)
     pairs = {name: (old.get(name), new.get(name)) for name in (*old, *new)}
     differ = [f"{name} is {_cut(had)}, not {_cut(has)}" for name, (had, has) in pairs.items() if had != has]
     more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""

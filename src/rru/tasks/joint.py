@@ -42,14 +42,11 @@ def head_of(output: str, units: int = UNITS, order: str = LOW_HIGH) -> Callable[
 
 def key_order(name: str, keys: int) -> Tensor:
     """Return the keys in an order: `low-high`, `high-low`, or `outside-in` (lowest, highest, second lowest, ...)."""
+    if name not in ORDERS:
+        raise ValueError(f"order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, got {name!r}")
     low_high = torch.arange(keys)
-    if name == "low-high":
-        return low_high
-    if name == "high-low":
-        return low_high.flip(0)
-    if name == "outside-in":
-        return torch.stack([low_high, low_high.flip(0)], 1).flatten()[:keys].clone()
-    raise ValueError(f"order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, got {name!r}")
+    outside_in = torch.stack([low_high, low_high.flip(0)], 1).flatten()[:keys].clone()
+    return {"low-high": low_high, "high-low": low_high.flip(0), "outside-in": outside_in}[name]
 
 
 class JointHead(nn.Linear):

@@ -119,7 +119,7 @@ class Task(ABC):
         """Implement `loss` for a batch on the device of the model."""
 
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Evaluate a model on a split. Returns `metric`, further metrics by name, and `loss` as in training.
+        """Evaluate a model on a split. Return `metric`, further metrics by name, and `loss` as in training.
 
         **Arguments:** `split`: `train`, `valid` or `test`.
         """
@@ -158,7 +158,7 @@ class Task(ABC):
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch to evaluation mode without gradients, and restores the mode of every module afterwards."""
+    """Switch to evaluation mode without gradients, and restore the mode of every module afterwards."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -187,6 +187,14 @@ def test_sequences_are_grouped_sorted_and_scaled_by_the_training_part(tmp_path):
     assert np.allclose(np.sort(other.train.values, axis=0), np.sort(loaded.train.values, axis=0))
 
 
+def test_a_column_without_any_number_may_be_named(tmp_path):
+    lines = own_files.gestures(tmp_path / "gestures.csv").read_text().splitlines()
+    (tmp_path / "empty.csv").write_text("\n".join([f"{lines[0]},z", *(f"{line}," for line in lines[1:])]))
+    own = from_path(tmp_path / "empty.csv", label="kind", sequence="id", columns="x,z")
+    assert (own.load().train.values[:, 1] == 0).all()
+    assert "column z always has the same value, so it says nothing" in own.notes
+
+
 def test_rows_are_sequences_without_an_id_and_may_be_of_different_length(tmp_path):
     rows = [[("a", "b")[number % 2], number, number % 7, "" if number % 3 else 5] for number in range(40)]
     path = tmp_path / "wide.csv"

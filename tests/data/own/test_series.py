@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rru.data import DataError, from_csv
-from rru.data.own.scaling import Scaling, found_season, grows_with_level, simple_forecasts
+from rru.data.own.scaling import Scaling, detected_season, grows_with_level, simple_forecasts
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_years_and_dates_as_numbers_are_times(tmp_path):
 
 def test_a_season_is_found_where_the_frequency_does_not_tell(tmp_path):
     values = [np.sin(2 * np.pi * number / 11) for number in range(200)]
-    assert found_season(np.array(values), 100) == 11
+    assert detected_season(np.array(values), 100) == 11
     assert "season 11 found by autocorrelation" in load(tmp_path, ["load", *map(str, values)]).summary
     assert "season 7 as given" in load(tmp_path, ["load", *map(str, values)], season=7).summary
 

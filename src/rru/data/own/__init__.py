@@ -77,7 +77,7 @@ class OwnData:
 
     @cached_property
     def fingerprints(self) -> dict[str, Fingerprint]:
-        """The size and hash of each place; raises DataError if it is not what a run recorded."""
+        """The size and hash of each place; raise DataError if it is not what a run recorded."""
         current: dict[str, Fingerprint] = {}
         for split, place in self.places.items():
             if split in self.expected and not place.exists():

@@ -67,15 +67,15 @@ def divided(own: "OwnData", items: Mapping[str, Items[Content]]) -> dict[str, It
     parts: dict[str, Items[Content]] = {split: Items([], []) for split in SPLITS}
     chosen = stratified(items["train"].keys, items["train"].labels, own.missing)
     for split, some in items.items():
-        where = chosen if split == "train" else [split] * len(some.labels)
-        for its, content, label in zip(where, some.contents, some.labels, strict=True):
-            parts[its].contents.append(content)
-            parts[its].labels.append(label)
-    for split, part in parts.items():
+        split_of = chosen if split == "train" else [split] * len(some.labels)
+        for part, content, label in zip(split_of, some.contents, some.labels, strict=True):
+            parts[part].contents.append(content)
+            parts[part].labels.append(label)
+    for split, some in parts.items():
         place = own.places.get(split, own.path)
-        if new := sorted(set(part.labels) - set(parts["train"].labels)):
+        if new := sorted(set(some.labels) - set(parts["train"].labels)):
             raise DataError(place, f"has the class {new[0]!r}, which is not in {own.path}")
-        if not part.contents:
+        if not some.contents:
             raise DataError(place, f"has too few of each class: none is left for {split}; give a file with --{split}")
     return parts
 

@@ -196,7 +196,7 @@ def grows_with_level(values: Values, season: int) -> bool:
     return bool(slope > GROWS and np.corrcoef(np.log(means), np.log(spreads))[0, 1] > GROWS)
 
 
-def found_season(values: Values, most: int) -> int:
+def detected_season(values: Values, most: int) -> int:
     """Return the period of the strongest repetition in a series, from its autocorrelation; 1 if there is none."""
     changes = values - np.polyval(np.polyfit(np.arange(len(values)), values, 1), np.arange(len(values)))
     most = min(most, len(values) // 3)

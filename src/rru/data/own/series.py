@@ -20,7 +20,7 @@ from rru.data.own.scaling import (
     Scaling,
     Values,
     base_errors,
-    found_season,
+    detected_season,
     grows_with_level,
     transformed,
 )
@@ -136,7 +136,7 @@ def _season(layout: Layout, training: list[Values], given: int | None) -> tuple[
     usual = 1 if layout.frequency is None else layout.frequency.season
     if usual > 1 and 2 * usual <= longest:
         return usual, f"season {usual} by the frequency"
-    season = int(np.median([found_season(values, MAX_SEASON) for values in training]))
+    season = int(np.median([detected_season(values, MAX_SEASON) for values in training]))
     return (season, f"season {season} found by autocorrelation") if season > 1 else (1, "no season")
 
 

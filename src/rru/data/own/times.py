@@ -1,4 +1,4 @@
-"""Times of series: reads timestamps, finds their frequency, and makes calendar features."""
+"""Times of series: read timestamps, find their frequency, and make calendar features."""
 
 import re
 from collections.abc import Callable, Sequence

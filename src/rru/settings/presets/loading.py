@@ -52,8 +52,8 @@ def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> C
     choice("cell", cell, cells())
     if isinstance(task, OwnData):
         tables, recorded = derived(task.kind, task.statistics, cell, preset), task.recorded()
-        own = {"task": {"name": task.name}, "data": data_table(recorded)}
-        return Config.of(merged(tables, own), recorded)
+        named = {"task": {"name": task.name}, "data": data_table(recorded)}
+        return Config.of(merged(tables, named), recorded)
     tables = _read(choice("task", task, tasks()))
     kind = data.data_set(task).kind
     merged_tables = merged(tables["common"], _of_cell(tables, kind, cell))
