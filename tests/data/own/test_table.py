@@ -26,12 +26,12 @@ def refused(tmp_path, text):
     return message
 
 
-@pytest.mark.parametrize(("delimiter", "name"), [(",", "commas"), (";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
-def test_delimiters_are_found_and_said(tmp_path, delimiter, name):
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_are_found(tmp_path, delimiter):
     some = read(tmp_path, delimiter.join("ab") + "\n" + delimiter.join("12") + "\n" + delimiter.join("34") + "\n")
     assert some.names == ("a", "b")
     assert some["b"].numbers().tolist() == [2, 4]
-    assert str(some) == f"2 rows, 2 columns, delimited by {name}"
+    assert len(some) == 2
 
 
 def test_types_of_columns(tmp_path):
@@ -67,7 +67,7 @@ def test_semicolons_allow_decimal_commas(tmp_path):
 
 def test_one_column_needs_no_delimiter(tmp_path):
     some = read(tmp_path, "load\n1\n2\n")
-    assert str(some) == "2 rows, 1 column, one column"
+    assert some.names == ("load",)
     assert some["load"].numbers().tolist() == [1, 2]
 
 

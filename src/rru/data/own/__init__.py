@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rru.data.cache import Prepared, cached
 from rru.data.catalogue import CATALOGUE
@@ -82,9 +82,12 @@ class OwnData:
         for split, place in self.places.items():
             if split in self.expected and not place.exists():
                 raise DataError(place, "is gone; put it back or, if it has moved, run `rru train` with its new path")
-            current[split] = fingerprint(place, self.format.suffixes)
-            if self.expected.get(split, current[split]) != current[split]:
-                _refuse_changed(place, self.expected[split], current[split])
+            current[split] = now = fingerprint(place, self.format.suffixes)
+            if (before := self.expected.get(split, now)) != now:
+                sizes = f"it had {before.size:,} bytes and has {now.size:,}"
+                change = sizes if before.size != now.size else f"still {now.size:,} bytes, but other content"
+                advice = "restore it, or train a new run on it"
+                raise DataError(place, f"has changed since the run began: {change}; {advice}")
         return current
 
     @cached_property
@@ -139,9 +142,3 @@ class OwnData:
 
     def __getstate__(self) -> dict[str, object]:  # without the arrays: another process reads them from its cache
         return {each.name: getattr(self, each.name) for each in fields(self)}
-
-
-def _refuse_changed(place: Path, before: Fingerprint, now: Fingerprint) -> NoReturn:
-    sizes = f"it had {before.size:,} bytes and has {now.size:,}"
-    difference = sizes if before.size != now.size else f"still {before.size:,} bytes, but other content"
-    raise DataError(place, f"has changed since the run began: {difference}; restore it, or train a new run on it")

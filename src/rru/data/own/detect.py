@@ -17,6 +17,7 @@ from rru.data.own import OwnData
 from rru.data.own.formats import FORMATS, Candidate, Options, format_of
 from rru.data.own.source import check_place, files_below
 from rru.data.own.table import listed, read_table
+from rru.suggestions import choice
 
 Place = Path | str
 TABLES = (".csv", ".tsv", ".tab", ".parquet")
@@ -44,9 +45,8 @@ def from_text(
     - `vocabulary`: for words, the most of them to know; others are unknown. Default: 10,000.
     - `tokenizer`: for words, `punctuation` or `spaces`; see `rru.data.own.text`. Default: chosen by the text.
     """
-    if by not in BY:
-        raise ValueError(f"by must be {', '.join(BY[:-1])} or {BY[-1]}, got {by!r}")
-    return own_data(by, path, {"vocabulary": vocabulary, "tokenizer": tokenizer, "valid": valid, "test": test})
+    options = {"vocabulary": vocabulary, "tokenizer": tokenizer, "valid": valid, "test": test}
+    return own_data(choice("by", by, BY), path, options)
 
 
 def from_midi(
@@ -150,9 +150,7 @@ def from_path(path: Place, **options: object) -> OwnData:
             return own_data(form.name, path, given)
     if is_table(candidate):
         raise unclear(path, given)
-    if (by := given.pop("by", BY[0])) not in BY:
-        raise ValueError(f"by must be {', '.join(BY[:-1])} or {BY[-1]}, got {by!r}")
-    return own_data(str(by), path, given)
+    return own_data(choice("by", str(given.pop("by", BY[0])), BY), path, given)
 
 
 def own_data(kind: str, path: Place, options: Options) -> OwnData:

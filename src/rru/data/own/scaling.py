@@ -149,7 +149,9 @@ class Scaling:
         unit = base_errors(base, scaled, season, horizon)
         smallest = 1e-6 * (deviation or 1.0)
         deviation, spread, unit = (max(number, smallest) for number in (deviation, spread, unit))
-        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, _naive(values, season))
+        lag = season if len(values) > 2 * season else 1
+        naive = float(np.abs(values[lag:] - values[:-lag]).mean()) or float(np.std(values))
+        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, naive)
 
     @classmethod
     def from_fields(cls, fields: JSON) -> "Scaling":
@@ -213,11 +215,6 @@ def detected_season(values: Values, most: int) -> int:
     ]
     best = max(peaks, key=lambda lag: float(correlations[lag]), default=1)
     return best if peaks and correlations[best] > max(0.2, 2 / math.sqrt(len(values))) else 1
-
-
-def _naive(values: Values, season: int) -> float:
-    lag = season if len(values) > 2 * season else 1
-    return float(np.abs(values[lag:] - values[:-lag]).mean()) or float(np.std(values))
 
 
 def _origins(values: Values, season: int, horizon: int) -> tuple[Places, Places]:

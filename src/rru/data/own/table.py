@@ -101,11 +101,9 @@ class Column:
 
     def texts(self) -> list[str]:
         """Return the cells as texts, empty where missing."""
-        if self.cells.dtype.kind == "f":
-            cells = [f"{cell:.15g}" for cell in self.cells.tolist()]
-        else:
-            cells = [str(cell) for cell in self.cells.tolist()]
-        return ["" if gone else cell for cell, gone in zip(cells, self.missing.tolist(), strict=True)]
+        text = "{:.15g}".format if self.cells.dtype.kind == "f" else str
+        cells = zip(self.cells.tolist(), self.missing.tolist(), strict=True)
+        return ["" if missing else text(cell) for cell, missing in cells]
 
     def error(self, row: int, reason: str) -> DataError:
         """Return the error to raise about a row."""
@@ -142,18 +140,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with named columns.
-
-    **Arguments:**
-
-    - `path`: its file.
-    - `columns`: the columns by name, all of the same length.
-    - `form`: how it is written, such as `delimited by commas`.
-    """
+    """A table: its file, and its columns by name, all of the same length."""
 
     path: Path
     columns: dict[str, Column]
-    form: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,10 +163,6 @@ class Table:
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns.values())
 
-    def __str__(self) -> str:
-        count = len(self.names)
-        return f"{len(self):,} rows, {count:,} column{'s' if count > 1 else ''}, {self.form}"
-
 
 def read_table(path: Path | str, *, least: int = 2) -> Table:
     """Read a CSV or TSV file, or a Parquet file if pyarrow is installed.
@@ -190,18 +176,18 @@ def read_table(path: Path | str, *, least: int = 2) -> Table:
     with data_errors(path), path.open("rb") as file:
         if file.read(4) == parquet.MAGIC:
             names, cells = parquet.read(path, MAX_COLUMNS, MAX_CELLS)
-            form, lines, comma = "Parquet", np.arange(1, len(cells[0]) + 1), False
+            lines, comma = np.arange(1, len(cells[0]) + 1), False
         else:
             file.seek(0)
             delimiter = _delimiter(path, file)
             file.seek(0)
             names, cells, lines = _read(path, file, delimiter)
-            comma, form = delimiter == ";", f"delimited by {DELIMITERS[delimiter]}" if delimiter else "one column"
+            comma = delimiter == ";"
     if len(lines) < least:
         rows = "two rows" if least == 2 else "one row"
         raise DataError(path, f"must have at least {rows} below its column names, got {len(lines)} ({size} bytes)")
     columns = {name: Column(path, name, some, lines, comma) for name, some in zip(names, cells, strict=True)}
-    return Table(path, columns, form)
+    return Table(path, columns)
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
