@@ -143,7 +143,7 @@ def _export(folder: Path) -> Fuzzer:
     vocabulary = data.Vocabulary.of("abcdefgh", "characters")
     original: list[dict[str, bytes]] = []
     for config, words in ((preset("jsb", name="smoke"), None), (preset("ptb-chars", name="smoke"), vocabulary)):
-        trained = Trained(folder, config, untrained(config, words), words, {}, None, None)
+        trained = Trained(folder, config, untrained(config, words), words, None, None, None)
         export(trained, folder / config.kind, "safetensors")
         original.append({path.name: path.read_bytes() for path in sorted((folder / config.kind).iterdir())})
 

@@ -72,7 +72,7 @@ def test_every_setting_is_bounded_when_building_a_model(cell):
                 try:
                     config = Config.of({**tables, table: {**tables[table], name: huge}})
                     model = config.model
-                    MusicTask.architecture_of(config.task).build(cell, model.arguments, model.budget)
+                    MusicTask.architecture_of(config.task, None, None).build(cell, model.arguments, model.budget)
                 except ValueError:
                     continue
         raise ValueError("all were tried")
