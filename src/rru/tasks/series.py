@@ -166,20 +166,14 @@ class SeriesTask(Task):
         quantiles, _ = model(batch.inputs, skip=self.context)
         return quantiles, batch.targets
 
-    def evaluation(
-        self, model: nn.Module, split: str
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], float]]:
-        """Yield places (B, 2): series and last known step, the forecasts (H, B, Q) there, and the loss."""
-        for places in self._evaluated(split):
-            outputs, targets = self._outputs(model, places)
-            loss = pinball(outputs, targets.nan_to_num().to(outputs.dtype)).mean(-1)[~targets.isnan()]
-            forecasts = self.windows.forecasts(places[:, 0], places[:, 1], outputs.double().cpu().numpy())
-            yield places, forecasts, float(loss.double().sum())
-
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         sums: dict[str, float] = {}
         count, loss = 0, 0.0
-        for places, forecasts, nats in self.evaluation(model, split):
+        for places in self._evaluated(split):
+            outputs, targets = self._outputs(model, places)
+            losses = pinball(outputs, targets.nan_to_num().to(outputs.dtype)).mean(-1)[~targets.isnan()]
+            series, origins = places.T
+            forecasts = self.windows.forecasts(series, origins, outputs.double().cpu().numpy())  # (H, B, Q)
             actual = self.windows.actual(*places.T)  # (B, H)
             there = ~np.isnan(actual)
             naive = np.broadcast_to(self.windows.scale("naive", places[:, 0]), actual.shape)[there]
@@ -192,7 +186,7 @@ class SeriesTask(Task):
             for base in BASELINES:
                 errors = self.windows.simple(base, *places.T)[there] - actual[there]
                 scores |= {f"{name}_{base}": values for name, values in _errors(errors, naive).items()}
-            count, loss = count + int(there.sum()), loss + nats
+            count, loss = count + int(there.sum()), loss + float(losses.double().sum())
             for name, values in scores.items():
                 sums[name] = sums.get(name, 0.0) + float(values.sum())
         means = {name: value / max(count, 1) for name, value in sums.items()}
