@@ -41,7 +41,7 @@ def _series(path: Path) -> Path:
 
 
 def _makers(folder: Path) -> dict[str, tuple[Callable[[], data.OwnData | str], list[str], list[list[str]], str]]:
-    """Returns of each model its data, its settings, the commands that use it after its folder, and their input."""
+    """Return of each model its data, its settings, the commands that use it after its folder, and their input."""
     table, reviews, gestures = folder / "days.csv", folder / "reviews.csv", folder / "gestures.csv"
     piece = str(folder / "pieces" / "000.mid")
     return {

@@ -33,7 +33,7 @@ def trained(chorales):
 
 @pytest.fixture(scope="session")
 def untrained_run(tmp_path_factory):
-    """Returns a function that makes a run folder with untrained weights, without reading any data."""
+    """Return a function that makes a run folder with untrained weights, without reading any data."""
 
     def make(task, cell="rru", vocabulary=None, changes=()):
         from tests.attacks.used import untrained

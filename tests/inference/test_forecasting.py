@@ -25,7 +25,7 @@ def rows(first=0, end=150, place=None):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Returns a function that trains a tiny run on days of a weekly wave."""
+    """Return a function that trains a tiny run on days of a weekly wave."""
     folder = tmp_path_factory.mktemp("series")
     made = {}
 

@@ -32,7 +32,7 @@ def waveforms(tmp_path, monkeypatch):
 
 
 def write(path, count=60):
-    """Writes recordings that go up or down."""
+    """Write recordings that go up or down."""
     draw = random.Random(0)
     lines = []
     for number in range(count):

@@ -157,7 +157,7 @@ def test_coverage_is_the_share_of_values_inside_the_intervals(tmp_path):
 
 
 def calibrated(tmp_path, values, learned):
-    """Returns a task and a model that is calibrated after its intervals were learned so many times too narrow."""
+    """Return a task and a model that is calibrated after its intervals were learned so many times too narrow."""
     some = task(tmp_path, {"load": values}, season=1)
     model = some.model("rru", {}, 3000)
     with torch.no_grad():

@@ -205,7 +205,7 @@ def test_rows_are_sequences_without_an_id_and_may_be_of_different_length(tmp_pat
 
 
 def bad_inputs(folder):
-    """Returns file, options and what the error says."""
+    """Return file, options and what the error says."""
     files = {
         "empty.txt": b"",
         "short.txt": b"too short",
