@@ -19,7 +19,7 @@ from rru import data
 from rru.report.formatting import duration
 
 RESULTS = Path("robustness.jsonl")
-ESTIMATE_STEPS = 3
+ESTIMATE_STEPS = 6
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -41,4 +41,4 @@ def _digits(name: str, side: int, **numbers: int) -> Problem:
     )
 
 
-PROBLEMS = (_digits("digits-49", 7, steps=500), _digits("digits-196", 14, steps=250))
+PROBLEMS = (_digits("digits-49", 7, steps=900), _digits("digits-196", 14, steps=500))

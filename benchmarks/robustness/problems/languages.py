@@ -46,7 +46,7 @@ PROBLEMS = (
         partial(SequenceModel, features=1, outputs=2),
         CROSS_ENTROPY,
         budget=10_000,
-        steps=600,
+        steps=800,
     ),
     Problem(
         "dyck-2",
@@ -55,6 +55,6 @@ PROBLEMS = (
         partial(SequenceModel, features=4, outputs=3),
         CROSS_ENTROPY,
         budget=10_000,
-        steps=400,
+        steps=700,
     ),
 )

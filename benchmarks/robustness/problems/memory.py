@@ -55,8 +55,8 @@ def _copying(delay: int, **numbers: int) -> Problem:
 
 
 PROBLEMS = (
-    _adding(100, steps=400),
-    _adding(400, steps=150, batch_size=16),
-    _copying(50, steps=400),
-    _copying(100, steps=250),
+    _adding(100, steps=1200),
+    _adding(400, steps=400, batch_size=16),
+    _copying(50, steps=800),
+    _copying(100, steps=500),
 )

@@ -43,7 +43,7 @@ PROBLEMS = (
         partial(SequenceModel, features=data.KEYS, outputs=data.KEYS),
         KEYS,
         budget=40_000,
-        steps=300,
+        steps=800,
         batch_size=16,
     ),
 )

@@ -28,7 +28,7 @@ PROBLEMS = (
         partial(PairModel, tokens=TOKENS, classes=3),
         CROSS_ENTROPY,
         budget=215_500,  # nn.LSTM of hidden size 48
-        steps=250,
+        steps=300,
         batch_size=64,
         layers=(2,),
     ),

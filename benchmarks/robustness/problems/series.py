@@ -64,7 +64,7 @@ PROBLEMS = (
         partial(SequenceModel, features=1, outputs=1),
         ABSOLUTE,
         budget=10_000,
-        steps=300,
+        steps=500,
     ),
     Problem(
         "hourly-day",
@@ -73,6 +73,6 @@ PROBLEMS = (
         partial(SequenceModel, features=1, outputs=DAY, from_state=True),
         ABSOLUTE,
         budget=15_000,
-        steps=400,
+        steps=600,
     ),
 )

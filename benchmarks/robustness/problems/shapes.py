@@ -65,7 +65,7 @@ def _shapes(name: str, about: str, draw: Callable[[int, Generator], Batch], clas
 
 PROBLEMS = (
     _shapes(
-        "cylinder-bell-funnel", f"which of 3 shapes a series of {CBF_STEPS} steps has", cylinder_bell_funnel, 3, 300
+        "cylinder-bell-funnel", f"which of 3 shapes a series of {CBF_STEPS} steps has", cylinder_bell_funnel, 3, 600
     ),
-    _shapes("control-charts", f"which of 6 patterns a chart of {CHART_STEPS} steps has", control_charts, 6, 400),
+    _shapes("control-charts", f"which of 6 patterns a chart of {CHART_STEPS} steps has", control_charts, 6, 500),
 )

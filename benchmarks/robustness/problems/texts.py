@@ -86,7 +86,7 @@ PROBLEMS = (
         partial(SequenceModel, features=32, outputs=2, tokens=REVIEW_VOCABULARY, from_state=True),
         CROSS_ENTROPY,
         budget=100_000,
-        steps=200,
+        steps=500,
     ),
     Problem(
         "tagger",
@@ -95,7 +95,7 @@ PROBLEMS = (
         partial(SequenceModel, features=16, outputs=len(REMOVED) + 1, tokens=TAGGED_VOCABULARY, bidirectional=True),
         CROSS_ENTROPY,
         budget=30_000,
-        steps=400,
+        steps=800,
     ),
     Problem(
         "shakespeare",
@@ -104,6 +104,6 @@ PROBLEMS = (
         partial(SequenceModel, features=16, outputs=SHAKESPEARE_CHARACTERS, tokens=SHAKESPEARE_CHARACTERS),
         CROSS_ENTROPY,
         budget=25_000,
-        steps=300,
+        steps=600,
     ),
 )
