@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ from benchmarks.robustness import contenders, page, plan, records, summary, trai
 from benchmarks.robustness.problem import Problem
 from benchmarks.robustness.problems import PROBLEMS
 from rru import data
-from rru.report.formatting import duration
+from rru.report.formatting import counted, duration
 
 RESULTS = Path("robustness.jsonl")
 ESTIMATE_STEPS = 6
@@ -117,11 +118,11 @@ def _is_present(problem: Problem) -> bool:
     return True
 
 
-def _line(record: dict[str, object]) -> str:
+def _line(record: dict[str, Any]) -> str:
     clipping = "clipped" if record["clip"] else "not clipped"
     return (
         f"{record['problem']}, {record['contender']} ({record['hidden_size']}), rate {record['rate']:g}, "
-        f"{record['layers']} layers, {clipping}, seed {record['seed']}: {record['score']:.4f} "
+        f"{counted(record['layers'], 'layer')}, {clipping}, seed {record['seed']}: {record['score']:.4f} "
         f"(chance {record['chance']:.4f}) in {record['seconds']:.1f} s"
     )
 

@@ -12,8 +12,7 @@ from rru.report import formatting, svg
 LEFT, WIDE, HIGH, BELOW = 96, 54, 30, 34
 
 STYLE = """
-.maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 370px), 1fr)); gap: 16px; }
-.maps svg { width: 100%; height: auto; }
+.maps svg { width: 100%; height: auto; margin-top: 8px; }
 .maps text { font: 11px var(--sans); fill: var(--ink); }
 .maps text.value { fill: inherit; }
 .maps .best { stroke: var(--frame); stroke-width: 2.5; }
@@ -30,7 +29,7 @@ def render(results: Results) -> str:
         "<style>{}</style><header><h1>Who learns what, at which rate</h1></header><main>"
         '<p class="about">Colours show the median over layers and clipping: blue is the best score of the problem, '
         "yellow is chance. A cross marks settings that are stuck at chance. The frame is the best.</p>"
-        '<div class="maps">{}</div><section><h2>Comparison</h2><pre>{}</pre></section></main></html>'
+        '<div class="cards maps">{}</div><section><h2>Comparison</h2><pre>{}</pre></section></main></html>'
     )
     cards = Markup("").join(_card(results, number) for number in range(len(results.problems)))
     return page.format(Markup(style + STYLE), cards, summary.text(results)) + "\n"
