@@ -54,6 +54,12 @@ def test_the_first_seed_comes_first_and_every_problem_is_in_it():
     assert {(run.layers, run.clip) for run in runs} == {(1, True), (2, True), (1, False), (2, False)}
 
 
+def test_a_choice_of_problems_has_the_same_runs_as_all():
+    whole = set(plan.runs(list(PROBLEMS.values()), ["nn.LSTM"], [0.01], plan.SEEDS, full=False))
+    for problem in PROBLEMS.values():
+        assert set(plan.runs([problem], ["nn.LSTM"], [0.01], plan.SEEDS, full=False)) < whole
+
+
 def test_the_full_grid_has_all_layers_and_clippings_for_each_seed():
     runs = list(plan.runs([PROBLEMS["parity"]], ["nn.LSTM"], [0.01], plan.SEEDS, full=True))
     assert len(set(runs)) == len(runs) == 2 * 2 * 3
