@@ -61,6 +61,22 @@ def test_deepcopy_and_pickle(variant):
 
 
 @every_set_of_weights
+def test_a_saved_layer_loads_safely_with_its_public_classes_allowed(variant):
+    layer, file = variant.build(num_layers=2), io.BytesIO()
+    x = torch.randn(4, 2, 3).double()
+    with torch.no_grad():
+        layer.stepper()(x[0])
+        outputs, state = layer(x)
+    torch.save(layer, file)
+    file.seek(0)
+    with torch.serialization.safe_globals([variant.layer, variant.layer.cell_class, nn.ModuleList]):
+        loaded = torch.load(file, weights_only=True)
+    with torch.no_grad():
+        assert torch.equal(loaded(x)[0], outputs)
+        assert_same(loaded.stepper()(x[0], state), layer.stepper()(x[0], state))
+
+
+@every_set_of_weights
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_dtypes(variant, dtype):
     double = variant.build(num_layers=2)

@@ -92,9 +92,7 @@ class Cell(nn.Module, ABC):
         self._options = {"output_size": hidden_size} | self._checked(options)
         named = [name for name in inspect.signature(type(self)).parameters if name in options]
         self.options = json.dumps({name: self._options[name] for name in named})
-        self.weight_shapes = {name: torch.Size(size) for name, size in self.shapes().items()}
-        has_kernel = vars(type(self)).get("kernel") is not None
-        self.native_step = scan.NativeStep(self) if has_kernel else None
+        self._derive()
         for name, size in self.weight_shapes.items():
             self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
         self.reset_parameters()
@@ -106,6 +104,20 @@ class Cell(nn.Module, ABC):
             if not hasattr(cls, name):
                 setattr(cls, name, _option(name))
         describe(cls, parameters_of(cls).values(), cls.arguments)
+
+    def _derive(self) -> None:
+        """Set the attributes that follow from the options."""
+        self.weight_shapes = {name: torch.Size(size) for name, size in self.shapes().items()}
+        has_kernel = vars(self.built_as).get("kernel") is not None
+        self.native_step = scan.NativeStep(self) if has_kernel else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what to pickle: only values of public and built-in classes, so that a file needs no others."""
+        return {name: value for name, value in vars(self).items() if name not in ("weight_shapes", "native_step")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._derive()
 
     def _checked(self, options: dict[str, object]) -> dict[str, object]:
         """Return the options after checking each against its declaration in this class or a base class."""
