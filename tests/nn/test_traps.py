@@ -27,6 +27,24 @@ def test_third_argument_is_num_layers(variant):
 
 
 @every_cell
+def test_further_positional_arguments_raise_and_are_named(variant):
+    message = (
+        rf"{variant.layer.__name__} takes 3 arguments by position \(input_size, hidden_size, num_layers\), got 5: pass "
+        "the others by name; in torch's order they are bias=True, batch_first=False"
+    )
+    with pytest.raises(TypeError, match=message):
+        variant.layer(3, 4, 2, True, False)
+
+
+@every_cell
+def test_torch_defaults_are_accepted(variant):
+    layer = variant.layer(3, 4, bias=True, proj_size=0)
+    assert layer.cells[0].options == variant.layer(3, 4).cells[0].options
+    assert layer(torch.randn(5, 2, 3))[0].shape == (5, 2, 4)
+    assert variant.layer.cell_class(3, 4, bias=True)(torch.randn(2, 3))[0].shape == (2, 4)
+
+
+@every_cell
 @pytest.mark.parametrize(
     ("argument", "instead"),
     [
@@ -37,8 +55,9 @@ def test_third_argument_is_num_layers(variant):
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_torch_only_arguments_raise_and_name_alternatives(variant, argument, instead):
+    ((name, value),) = argument.items()
     for kind in (variant.layer, variant.layer.cell_class):
-        with pytest.raises(TypeError, match=f"{kind.__name__} takes no argument '{next(iter(argument))}': {instead}"):
+        with pytest.raises(TypeError, match=f"{kind.__name__} takes no argument {name}={value!r}: {instead}"):
             kind(3, 4, **argument)
 
 

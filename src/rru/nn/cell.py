@@ -13,7 +13,7 @@ from rru import scan
 from rru.nn import checks
 from rru.nn.checks import PublicState
 from rru.nn.options import Declared, Option, declared, parameters_of
-from rru.nn.signatures import describe, refuse_unknown
+from rru.nn.signatures import describe, known_arguments
 from rru.scan.dropout import dropout_seed
 from rru.scan.reference import State
 
@@ -122,7 +122,7 @@ class Cell(nn.Module, ABC):
     def _checked(self, options: dict[str, object]) -> dict[str, object]:
         """Return the options after checking each against its declaration in this class or a base class."""
         cls, signature = type(self), inspect.signature(type(self)).parameters
-        refuse_unknown(cls, options, dict.fromkeys([*signature, *self.arguments]))
+        options = known_arguments(cls, options, dict.fromkeys([*signature, *self.arguments]))
         for name in signature:
             if name not in options and name not in ("dropout", "device", "dtype"):
                 raise TypeError(f"{cls.__name__} must pass its argument {name!r} to super().__init__()")

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, NoReturn, overload
+from typing import Annotated, Any, ClassVar, Never, NoReturn, overload
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from rru.nn import checks
 from rru.nn.cell import Cell
 from rru.nn.checks import PublicState
 from rru.nn.options import MAX_PARTS, Option, declared, parameters_of
-from rru.nn.signatures import describe, refuse_unknown
+from rru.nn.signatures import describe, known_arguments, refuse_unnamed
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
 
@@ -36,7 +36,7 @@ class Layer(nn.Module):
                 "number of stacked layers; each reads the outputs of the previous one", at_least=1, at_most=MAX_PARTS
             ),
         ] = 1,
-        *,
+        *unnamed: Never,
         batch_first: Annotated[bool, Option("inputs and outputs are (B, T, ...) instead of (T, B, ...)")] = False,
         bidirectional: Annotated[
             bool, Option("also run over each sequence from its end; the outputs are concatenated")
@@ -52,7 +52,9 @@ class Layer(nn.Module):
     ) -> None:
         super().__init__()
         scan.check_backend(backend)
-        refuse_unknown(type(self), options, inspect.signature(type(self)).parameters)
+        if unnamed:
+            refuse_unnamed(type(self), ("input_size", "hidden_size", "num_layers"), unnamed)
+        options = known_arguments(type(self), options, inspect.signature(type(self)).parameters)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = checks.positive("num_layers", num_layers)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from rru.nn.options import Declared, without_metadata
 from rru.suggestions import known_names
@@ -13,6 +13,11 @@ NOT_HERE = {
     "nonlinearity": "the cell's equations fix its activations; omit it",
 }
 """Arguments of torch's recurrent layers that ours do not have, with what to use instead."""
+
+HARMLESS = {"bias": True, "proj_size": 0}
+"""The values of such arguments that ask for nothing else than our layers do."""
+
+_TORCHS_ORDER = ("bias", "batch_first", "dropout", "bidirectional", "proj_size")  # of nn.LSTM, after num_layers
 
 
 class ClassSignature:
@@ -44,11 +49,22 @@ def _line(parameter: inspect.Parameter, known: Mapping[str, Declared]) -> str:
     return f"- `{parameter.name}`: {description}.{default}"
 
 
-def refuse_unknown(cls: type, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError if any given argument is not among the known ones."""
+def known_arguments(cls: type, given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Return the given arguments without the harmless ones of torch; raise TypeError if any other is not known."""
     known = list(known)
-    for name in given:
-        if name in NOT_HERE and name not in known:
-            raise TypeError(f"{cls.__name__} takes no argument {name!r}: {NOT_HERE[name]}")
-        if name not in known:
-            raise TypeError(f"{cls.__name__} takes no argument {name!r}; {known_names(name, known)}")
+    for name, value in given.items():
+        if name in known or (name in HARMLESS and value == HARMLESS[name]):
+            continue
+        if name in NOT_HERE:
+            raise TypeError(f"{cls.__name__} takes no argument {name}={value!r}: {NOT_HERE[name]}")
+        raise TypeError(f"{cls.__name__} takes no argument {name!r}; {known_names(name, known)}")
+    return {name: value for name, value in given.items() if name in known}
+
+
+def refuse_unnamed(cls: type, positional: tuple[str, ...], unnamed: tuple[object, ...]) -> NoReturn:
+    """Raise TypeError for arguments after the positional ones; name those that torch has in their places."""
+    others = ", ".join(f"{name}={value!r}" for name, value in zip(_TORCHS_ORDER, unnamed, strict=False))
+    raise TypeError(
+        f"{cls.__name__} takes {len(positional)} arguments by position ({', '.join(positional)}), got "
+        f"{len(positional) + len(unnamed)}: pass the others by name; in torch's order they are {others}"
+    )
