@@ -291,6 +291,32 @@ def test_pruned_weights_stay_pruned_through_training(variant, backend):
     assert (layer.cells[0].weight_h == 0).sum() == layer.cells[0].weight_h.numel() // 2
 
 
+class Decoder(nn.Module):
+    """Reads all but the last step with a layer, and the last with its cell."""
+
+    def __init__(self, variant):
+        super().__init__()
+        self.rnn = variant.build()
+        self.head = nn.Linear(self.rnn.output_size, 2, dtype=torch.float64)
+
+    def forward(self, x, lengths):
+        outputs, state = self.rnn(x[:-1], lengths=lengths)
+        output, after = self.rnn.cells[0](x[-1])
+        return self.head(outputs), self.head(output), self.rnn(x, state)[0], after
+
+
+@every_cell
+def test_fx_sees_layers_and_cells_as_single_nodes(variant):
+    model, x, lengths = Decoder(variant), torch.randn(6, 2, 3).double(), torch.tensor([5, 3])
+    traced = torch.fx.symbolic_trace(model)
+    calls = [str(node.target) for node in traced.graph.nodes if node.op == "call_module"]
+    assert calls == ["rnn", "rnn.cells.0", "head", "head", "rnn"]
+    torch.testing.assert_close(traced(x, lengths), model(x, lengths))
+    for module in (model.rnn, model.rnn.cells[0]):
+        with pytest.raises(TypeError, match=f"torch.fx cannot trace {type(module).__name__} alone"):
+            torch.fx.symbolic_trace(module)
+
+
 def test_forward_mode_derivatives():
     layer, x = rru.RRU(3, 4), torch.randn(20, 2, 3)
     _, tangent = torch.func.jvp(lambda x: layer(x)[0], (x,), (x,))

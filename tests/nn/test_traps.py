@@ -7,6 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parametrizations
 from torch.optim.swa_utils import AveragedModel
@@ -109,7 +111,7 @@ def test_pair_as_initial_state_raises():
     layer, x = rru.RRU(3, 4, 2), torch.randn(5, 2, 3)
     _, state = layer(x)
     for pair in ((state, state), [state, state]):
-        with pytest.raises(TypeError, match=r"RRUCell has one state h, not a pair \(h, c\)"):
+        with pytest.raises(TypeError, match=r"RRU has one state h, not a pair \(h, c\)"):
             layer(x, pair)
         with pytest.raises(TypeError, match=r"RRUCell has one state h, not a pair \(h, c\)"):
             layer.cells[0](x[0], pair)
@@ -122,18 +124,25 @@ def test_torch_weight_names_raise_and_name_ours(variant, name):
         getattr(variant.layer(3, 4), name)
 
 
-def test_scripting_raises_and_names_alternatives():
-    with pytest.raises(RuntimeError, match=r"torch\.jit\.script cannot compile rru layers: use torch\.export or"):
-        torch.jit.script(nn.Sequential(rru.RRU(3, 4)))
+@pytest.mark.parametrize("kind", [rru.RRU, rru.RRUCell])
+def test_scripting_raises_and_names_alternatives(kind):
+    with pytest.raises(RuntimeError, match=rf"torch\.jit\.script cannot compile {kind.__name__}: use torch\.export"):
+        torch.jit.script(nn.Sequential(kind(3, 4)))
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-def test_traced_layer_runs_on_other_sizes():
-    layer = rru.RRU(3, 4, 2, backend="native").eval()
-    with torch.no_grad():
-        traced = torch.jit.trace(layer, (torch.randn(20, 2, 3),))
-    x = torch.randn(30, 5, 3)
-    assert_same(traced(x)[0], layer(x)[0], 1e-6)
+@pytest.mark.parametrize("variant", NATIVE, ids=str)
+@pytest.mark.parametrize("with_gradients", [False, True])
+def test_traced_layer_runs_and_trains_on_other_sizes(variant, with_gradients):
+    layer = variant.build(num_layers=2)
+    with torch.set_grad_enabled(with_gradients):  # TensorBoard's add_graph traces with gradients
+        traced = torch.jit.trace(layer, (torch.randn(20, 2, 3).double(),))
+    x, gradients = torch.randn(30, 5, 3).double(), []
+    for module in (traced, layer):
+        outputs = module(x)[0]
+        gradients.append(torch.autograd.grad(outputs.sin().sum(), layer.parameters()))
+        assert_same(outputs, layer(x)[0])
+    assert_same(*gradients)
 
 
 @pytest.mark.parametrize("variant", [*CELLS, *(v for v in NATIVE + FUSED if v.name.count("-") == 1)], ids=str)
@@ -231,6 +240,33 @@ def test_a_model_that_reads_only_the_state_under_distributed_data_parallel(proce
     for rank in ranks:
         rank.join()
     assert first == second
+
+
+def _sharded(folder, results):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+    mesh, x = init_device_mesh("cpu", (1,)), torch.randn(5, 2, 3)
+    layer = rru.RRU(3, 4, num_layers=2)
+    fully_shard(layer.cells[1], mesh=mesh)
+    try:
+        layer(x)
+    except TypeError as error:
+        results.put(str(error))
+    layer = rru.RRU(3, 4)
+    expected = layer(x)[0]
+    results.put(torch.equal(fully_shard(layer, mesh=mesh)(x)[0], expected))
+    results.close()
+    results.join_thread()
+    os._exit(0)
+
+
+def test_sharding_a_layer_works_and_sharding_its_cells_raises(processes, tmp_path):
+    results = processes.Queue()
+    process = processes.Process(target=_sharded, args=(tmp_path, results))
+    process.start()
+    error, layer_works = [results.get(timeout=TIMEOUT) for _ in range(2)]
+    process.join()
+    assert error == "the weights in RRU.cells are sharded (DTensor): apply fully_shard to the RRU, not to its cells"
+    assert layer_works
 
 
 @pytest.mark.parametrize("variant", [*CELLS, *NATIVE, *FUSED], ids=str)

@@ -4,13 +4,14 @@ import inspect
 import json
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, TypedDict
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from rru import scan
-from rru.nn import checks
+from rru.nn import checks, tracing
 from rru.nn.checks import PublicState
 from rru.nn.options import Declared, Option, declared, parameters_of
 from rru.nn.signatures import describe, known_arguments
@@ -191,6 +192,8 @@ class Cell(nn.Module, ABC):
 
         **Returns:** the output, (B, p) or (p,), and the new state, shaped like `state`.
         """
+        if isinstance(input, Proxy):
+            return tracing.fx_node(self, input, state=state, hx=hx)
         state = state if hx is None else checks.one_state(state, hx)
         if self.native_step is not None and state is not None and not torch.is_grad_enabled() and not self._drops():
             results = self.native_step(self, input, (state,) if isinstance(state, Tensor) else state)
@@ -215,8 +218,11 @@ class Cell(nn.Module, ABC):
         return scan.Stepper([self], stacked=False)
 
     def new_seed(self, device: torch.device) -> Tensor | None:
-        """Draw a seed for the dropout masks from torch's generator; return None if dropout is off."""
-        return dropout_seed(device) if self._drops() else None
+        """Draw a seed for the dropout masks from torch's generator; return None if dropout is off.
+
+        It is always off in a graph for ONNX, which runs without training.
+        """
+        return dropout_seed(device) if self._drops() and not scan.onnx.is_exporting() else None
 
     def _drops(self) -> bool:
         return self.training and self._dropout > 0
@@ -260,6 +266,9 @@ class Cell(nn.Module, ABC):
         cell.dropout = dropout
         cell.__dict__ |= {"_parameters": {}} | dict(zip(cell.weight_shapes, weights, strict=True))
         return cell
+
+    def __prepare_scriptable__(self) -> NoReturn:  # called by torch.jit.script
+        tracing.refuse_scripting(self)
 
     def extra_repr(self) -> str:
         described = ", ".join(f"{name}={value!r}" for name, value in json.loads(self.options).items())

@@ -82,12 +82,26 @@ def input_of(cell: SizedCell, input: Tensor, ranks: Mapping[int, str]) -> None:
     like_weights("input", input, cell.some_weight())
 
 
-def state_of(cell: SizedCell, state: object, expected: tuple[int, ...], meaning: str) -> State:
-    """Return the user's state as a tuple with one tensor per name in `state_names`, after checking their shapes."""
+def whole_weight(layer: str, weight: Tensor, x: Tensor) -> None:
+    """Raise if FSDP holds a weight in parts. It gathers the weights of modules that are called, and cells are not."""
+    if type(weight).__name__ == "DTensor" != type(x).__name__:
+        raise TypeError(
+            f"the weights in {layer}.cells are sharded (DTensor): apply fully_shard to the {layer}, not to its cells"
+        )
+
+
+def state_of(
+    cell: SizedCell, state: object, expected: tuple[int, ...], meaning: str, layer: str | None = None
+) -> State:
+    """Return the user's state as a tuple with one tensor per name in `state_names`, after checking their shapes.
+
+    **Arguments:** `layer`: the name of the layer whose state it is. Default: it is the cell's own.
+    """
     names = cell.state_names
     if len(names) == 1:
         if not isinstance(state, Tensor):
-            hint = f": {cell.built_as.__name__} has one state h, not a pair (h, c)" * isinstance(state, tuple | list)
+            owner = layer or cell.built_as.__name__
+            hint = f": {owner} has one state h, not a pair (h, c)" * isinstance(state, tuple | list)
             raise TypeError(f"state must be a tensor, got {type(state).__name__}{hint}")
         parts: State = (state,)
     else:

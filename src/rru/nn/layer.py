@@ -6,10 +6,11 @@ from typing import Annotated, Any, ClassVar, Never, NoReturn, overload
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rru import scan
-from rru.nn import checks
+from rru.nn import checks, tracing
 from rru.nn.cell import Cell
 from rru.nn.checks import PublicState
 from rru.nn.options import MAX_PARTS, Option, declared, parameters_of
@@ -139,6 +140,8 @@ class Layer(nn.Module):
         **Returns:** the outputs of the last layer, laid out like `input`, with directions * p features and zeros
         after the end of each sequence; and the final state of every cell, shaped like `state`.
         """
+        if isinstance(input, Proxy):
+            return tracing.fx_node(self, input, state=state, lengths=lengths, hx=hx)
         state = checks.one_state(state, hx)
         if isinstance(input, PackedSequence):
             if lengths is not None:
@@ -176,6 +179,9 @@ class Layer(nn.Module):
         if steps == 0:
             raise ValueError("input must have at least one step, got 0")
         lengths = _checked_lengths(lengths, steps, batch, x.device)
+        for cell in self.cells:
+            checks.whole_weight(type(self).__name__, cell.some_weight(), x)
+        run = tracing.same_graph_without_gradients(scan.run)
         before = self._states_before(state, batch, batched)
         after: list[State] = []
         for layer in range(self.num_layers):
@@ -186,7 +192,7 @@ class Layer(nn.Module):
                 _run_pre_hooks(cell, x, before[index])
                 seed, reverse = cell.new_seed(x.device), direction == 1
                 inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse)
-                output, last = scan.run(cell, inputs, self.backend)
+                output, last = run(cell, inputs, self.backend)
                 outputs.append(output)
                 after.append(last)
             x = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]
@@ -209,11 +215,11 @@ class Layer(nn.Module):
         """Return the initial state of each cell."""
         if state is None:
             return [cell.initial_state(batch) for cell in self.cells]
-        first, count, n = self._first, len(self.cells), self.hidden_size
-        if batched:
-            parts = checks.state_of(first, state, (count, batch, n), "(num_layers * directions, batch, hidden_size)")
-        else:
-            parts = checks.state_of(first, state, (count, n), "(num_layers * directions, hidden_size)")
+        cells, n = len(self.cells), self.hidden_size
+        expected = (cells, batch, n) if batched else (cells, n)
+        meaning = f"(num_layers * directions, {'batch, ' * batched}hidden_size)"
+        parts = checks.state_of(self._first, state, expected, meaning, type(self).__name__)
+        if not batched:
             parts = tuple(part.unsqueeze(1) for part in parts)
         return list(zip(*parts, strict=True))
 
@@ -230,7 +236,7 @@ class Layer(nn.Module):
         return super().__getattr__(name)
 
     def __prepare_scriptable__(self) -> NoReturn:  # called by torch.jit.script
-        raise RuntimeError("torch.jit.script cannot compile rru layers: use torch.export or torch.compile")
+        tracing.refuse_scripting(self)
 
     def extra_repr(self) -> str:
         shown = ("num_layers", "batch_first", "bidirectional", "backend")
