@@ -102,7 +102,9 @@ def test_unpacking_the_state_gives_layers_and_directions_as_with_gru():
     _, (first, second) = layer(x)  # not (h, c): see docs/migrating.md
     assert_same(torch.stack((first, second)), state)
     _, (_forward, _backward) = rru.GRU(3, 4, bidirectional=True)(x)
-    _, (_h, _c) = rru.replace(nn.LSTM(3, 4, 2))(x)
+    lstm = nn.LSTM(3, 4, 2)
+    rru.replace(lstm)
+    _, (_h, _c) = lstm(x)
     with pytest.raises(ValueError, match=r"not enough values to unpack \(expected 2, got 1\)"):
         _, (_h, _c) = rru.RRU(3, 4)(x)
 
@@ -115,6 +117,42 @@ def test_pair_as_initial_state_raises():
             layer(x, pair)
         with pytest.raises(TypeError, match=r"RRUCell has one state h, not a pair \(h, c\)"):
             layer.cells[0](x[0], pair)
+
+
+def _forget_bias(model):
+    for name, parameter in model.named_parameters():
+        if "bias" in name:
+            size = len(parameter)
+            parameter.data[size // 4 : size // 2] = 1
+
+
+def _uniform(model):
+    for parameter in model.parameters():
+        parameter.data.uniform_(-0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("loop", "changed"),
+    [
+        (_forget_bias, {"bias_j", "bias_c", "bias_o"}),
+        (_uniform, set(rru.RRUCell(3, 4).weight_shapes)),
+    ],
+    ids=["forget bias", "uniform"],
+)
+@pytest.mark.parametrize("build", [rru.RRU, nn.LSTM], ids=["RRU", "replaced"])
+def test_loops_that_set_initial_values_are_undone_by_reset_parameters(build, loop, changed):
+    model = build(3, 8)
+    if build is not rru.RRU:
+        rru.replace(model)
+    torch.manual_seed(0)
+    model.reset_parameters()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    loop(model)
+    differ = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert {name.rpartition(".")[2] for name in differ} == changed
+    torch.manual_seed(0)
+    model.reset_parameters()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 @every_cell

@@ -1,118 +1,144 @@
-"""Replace the nn.LSTM and nn.GRU layers of a model with RRUs, without changing the model's code."""
+"""Replace the recurrent layers and cells of torch in a model with RRUs, without changing the model's code."""
 
-import bisect
-import functools
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch import nn
 
 from rru.nn import checks
-from rru.nn.rru import RRU
-from rru.nn.sizing import count_parameters
+from rru.nn.adapters import Adapter, CellAdapter, LayerAdapter
+
+_ADAPTERS: dict[type[nn.Module], type[LayerAdapter] | type[CellAdapter]] = {
+    nn.LSTM: LayerAdapter,
+    nn.GRU: LayerAdapter,
+    nn.RNN: LayerAdapter,
+    nn.LSTMCell: CellAdapter,
+    nn.GRUCell: CellAdapter,
+    nn.RNNCell: CellAdapter,
+}
+_KEPT = ("input_size", "hidden_size", "output_size", "num_layers", "batch_first", "bidirectional", "device", "dtype")
+_ITSELF = "the model itself"
 
 
-def replace(model: nn.Module, hidden: str = "same", **options: Any) -> nn.Module:
-    """Replace every `nn.LSTM` and `nn.GRU` in a model with an RRU that has the same interface.
+@dataclass(frozen=True, repr=False)
+class ReplaceReport:
+    """What `replace` did to a model, by the names that `model.named_modules()` gives; "" is the model itself."""
+
+    replaced: tuple[str, ...]
+    """The layers and cells that are RRUs now."""
+
+    skipped: dict[str, str]
+    """The recurrent layers and cells that stay as they were, with the reasons."""
+
+    def __repr__(self) -> str:
+        replaced = f"replaced with RRUs: {', '.join(name or _ITSELF for name in self.replaced)}"
+        return f"{replaced}\nnot replaced: {_listed(self.skipped)}" if self.skipped else replaced
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"rru.replace returns a report, which has no {name!r}: it changed the model in place")
+
+
+def replace(model: nn.Module, hidden: str = "same", **options: Any) -> ReplaceReport:
+    """Replace torch's recurrent layers and cells in a model with RRUs that have the same interface, in place.
 
     ```python
     model = torch.nn.ModuleDict({"rnn": torch.nn.LSTM(8, 32), "head": torch.nn.Linear(32, 2)})
-    rru.replace(model, hidden="equal_parameters", dropout=0.3)
+    print(rru.replace(model, hidden="equal_parameters", dropout=0.3))  # replaced with RRUs: rnn
     output, (h, c) = model["rnn"](torch.randn(5, 3, 8))  # as before
     ```
 
-    The RRUs are untrained. Create the optimizer after this call, because the parameters are new.
+    `nn.LSTM`, `nn.GRU`, `nn.RNN` and their cells are replaced, also in plain lists, tuples and dicts. Each module turns
+    into its replacement, so whatever refers to it sees the change, and its hooks stay. Subclasses are skipped, because
+    they may compute something else. The RRUs are untrained. Create the optimizer after this call, because the
+    parameters are new. On an error, the model is unchanged.
+
+    In place of an LSTM, an RRU starts from the mean of h and c, and returns its state twice, as h and as c. In place of
+    a cell, it returns its state; its output is not used.
 
     **Arguments:**
 
-    - `model`: the model, changed in place; or an `nn.LSTM` or `nn.GRU` itself.
+    - `model`: the model, or a layer or cell itself.
     - `hidden`: `"same"` or `"equal_parameters"`. Both keep the hidden size, which the model's code relies on. With
       `"same"` the RRU has its default expansion, and about twice the parameters of the layer it replaces.
       `"equal_parameters"` lowers the expansion until the RRU has no more parameters than that layer.
     - `options`: options of the RRUs, such as `expansion` or `dropout`. Default for `dropout`: the rate that the
       replaced layer applied between its layers, if it had several; the RRU applies it inside each step instead.
 
-    **Returns:** the model, or the replacement if `model` is itself a layer.
+    **Returns:** a report with the names of what was `replaced`, and of what was `skipped` with the reasons.
     """
     checks.choice("hidden", hidden, ("same", "equal_parameters"))
     if hidden == "equal_parameters" and "expansion" in options:
         raise ValueError("expansion must not be given with hidden='equal_parameters', which chooses it")
-    replacements: dict[nn.Module, Replacement] = {}  # a layer used in several places stays shared
-
-    def replacement(module: nn.LSTM | nn.GRU) -> Replacement:
-        if module not in replacements:
-            replacements[module] = Replacement(module, hidden, options)
-        return replacements[module]
-
-    if _is_replaceable(model):
-        return replacement(model)
-    for parent in list(model.modules()):
-        for name, child in parent._modules.items():
-            if _is_replaceable(child):
-                parent._modules[name] = replacement(child)
-    if not replacements:
-        raise ValueError(f"the model must hold an nn.LSTM or nn.GRU, got a {type(model).__name__} without one")
-    return model
-
-
-def _is_replaceable(module: nn.Module | None) -> TypeGuard[nn.LSTM | nn.GRU]:
-    return type(module) in (nn.LSTM, nn.GRU)  # a subclass may compute something else
-
-
-class Replacement(nn.Module):
-    """An RRU (`layer`) with the interface of an `nn.LSTM` or `nn.GRU`.
-
-    As an LSTM, it returns its state as both h and c, and starts from the given h, ignoring c.
-    """
-
-    def __init__(self, module: nn.LSTM | nn.GRU, hidden: str, options: dict[str, Any]) -> None:
-        super().__init__()
-        if module.proj_size:
-            raise ValueError(f"proj_size must be 0 to replace an nn.LSTM, got {module.proj_size}")
-        for name in ("mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "bidirectional"):
-            setattr(self, name, getattr(module, name))
-        shared = {name: getattr(module, name) for name in ("num_layers", "batch_first", "bidirectional")}
-        shared["dropout"] = module.dropout if module.num_layers > 1 else 0.0
-        build = functools.partial(RRU, module.input_size, module.hidden_size, **shared | options)
-        if hidden == "equal_parameters":
-            build.keywords["expansion"] = _largest_expansion(build, count_parameters(module))
-        weight = next(module.parameters())
-        self.layer = build(device=weight.device, dtype=weight.dtype)
-        self.train(module.training)
-
-    @property
-    def dropout(self) -> float:
-        """The dropout rate of the RRU."""
-        return self.layer.dropout
-
-    def forward(
-        self, input: Tensor | PackedSequence, hx: Tensor | tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor | tuple[Tensor, Tensor]]:
-        """Run the RRU; arguments and results are those of `nn.LSTM` or `nn.GRU`."""
-        pair = self.mode == "LSTM"
-        if hx is not None and isinstance(hx, tuple | list) != pair:
-            raise TypeError(f"hx must be {'a pair (h, c)' if pair else 'a tensor'}, got {type(hx).__name__}")
-        h = hx[0] if isinstance(hx, tuple | list) else hx
-        output, state = self.layer(input, h)
-        return output, (state, state) if pair else state
-
-    def flatten_parameters(self) -> None:
-        """Do nothing. Exists so that code written for `torch.nn.LSTM` runs unchanged."""
-
-    def __getattr__(self, name: str) -> Any:
-        checks.refuse_torchs_weight(self, name, ".layer.cells")
-        return super().__getattr__(name)
+    if fixed := [name for name in options if name in _KEPT]:
+        raise TypeError(f"{fixed[0]} must not be given: an RRU takes it from the layer that it replaces")
+    adapters: dict[str, tuple[nn.Module, Adapter]] = {}
+    skipped: dict[str, str] = {}
+    for module, name in _names(model).items():
+        if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            if reason := _why_not(module):
+                skipped[name] = reason
+            else:
+                adapters[name] = module, _ADAPTERS[type(module)](module, hidden, options)  # type: ignore[arg-type]
+    if not adapters and skipped:
+        raise ValueError(f"nothing in the model can be replaced: {_listed(skipped)}")
+    if not adapters:
+        raise ValueError(
+            f"the model must have an nn.LSTM, nn.GRU, nn.RNN or a cell of these, got a {type(model).__name__} with none"
+        )
+    for module, adapter in adapters.values():
+        _become(module, adapter)
+    return ReplaceReport(tuple(adapters), skipped)
 
 
-def _largest_expansion(build: Callable[..., RRU], budget: int) -> float:
-    """Return the largest expansion, up to the default, whose RRU fits the parameter budget; in steps of 1/1024."""
+def _listed(skipped: dict[str, str]) -> str:
+    return "; ".join(f"{name or _ITSELF} ({reason})" for name, reason in skipped.items())
 
-    def parameters(steps: int) -> int:
-        try:
-            return count_parameters(build(expansion=steps / 1024, device="meta"))
-        except ValueError:  # too small for a single unit
-            return 0
 
-    most = round(RRU.cell_class.arguments["expansion"].default * 1024)
-    return bisect.bisect_right(range(1, most + 1), budget, key=parameters) / 1024
+def _names(model: nn.Module) -> dict[nn.Module, str]:
+    """Return all modules with their names: those that torch knows, then those in plain containers, as `rnns[0]`."""
+    names = {module: name for name, module in model.named_modules()}
+    searched: set[int] = set()
+
+    def search(path: str, value: object) -> None:
+        if id(value) in searched or not isinstance(value, nn.Module | list | tuple | dict):
+            return
+        searched.add(id(value))
+        if isinstance(value, nn.Module):
+            names.setdefault(value, path)
+            parts = {f"{path}.{key}".strip("."): part for key, part in (value._modules | vars(value)).items()}
+        elif isinstance(value, dict):
+            parts = {f"{path}[{key!r}]": part for key, part in value.items()}
+        else:
+            parts = {f"{path}[{index}]": part for index, part in enumerate(value)}
+        for name, part in parts.items():
+            search(name, part)
+
+    search("", model)
+    return names
+
+
+def _why_not(module: nn.RNNBase | nn.RNNCellBase) -> str:
+    """Return why a recurrent module cannot be replaced; empty if it can."""
+    if type(module) not in _ADAPTERS:
+        torchs = next((kind.__name__ for kind in _ADAPTERS if isinstance(module, kind)), "RNNBase")
+        return f"{type(module).__name__} is a subclass of nn.{torchs} and may compute something else"
+    if getattr(module, "proj_size", 0):
+        return f"it has proj_size={module.proj_size}, and an RRU cannot project its state"
+    if any(not isinstance(getattr(module, name, None), nn.Parameter) for name in _weight_names(module)):
+        return "its weights are computed from others, as by weight norm or pruning: remove that first"
+    return ""
+
+
+def _weight_names(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
+    """Return the names of the weights that torch gave a module."""
+    if isinstance(module, nn.RNNBase):
+        return [name for names in module._all_weights for name in names]
+    return ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if module.bias else [])]
+
+
+def _become(module: nn.Module, adapter: Adapter) -> None:
+    """Turn a module into its adapter, keeping its hooks, whose handles refer to the dicts that hold them."""
+    hooks = {name: value for name, value in vars(module).items() if "_hook" in name}
+    vars(module).clear()
+    vars(module).update(vars(adapter) | hooks)
+    module.__class__ = type(adapter)
