@@ -91,7 +91,7 @@ class Cell(nn.Module, ABC):
         self.dropout = dropout
         options = {"input_size": input_size, "hidden_size": hidden_size, **options}
         self._options = {"output_size": hidden_size} | self._checked(options)
-        named = [name for name in inspect.signature(type(self)).parameters if name in options]
+        named = [name for name in inspect.signature(type(self)).parameters if name in options and self._computes(name)]
         self.options = json.dumps({name: self._options[name] for name in named})
         self._derive()
         for name, size in self.weight_shapes.items():
@@ -105,6 +105,9 @@ class Cell(nn.Module, ABC):
             if not hasattr(cls, name):
                 setattr(cls, name, _option(name))
         describe(cls, parameters_of(cls).values(), cls.arguments)
+
+    def _computes(self, option: str) -> bool:
+        return option not in self.arguments or self.arguments[option].option.computes
 
     def _derive(self) -> None:
         """Set the attributes that follow from the options."""

@@ -32,6 +32,7 @@ class Option:
     - `choices`: the allowed strings. If the type also allows numbers, those are allowed too.
     - `search`: the lowest and highest value that a search tries; None excludes the option from searches.
     - `log`: whether a search samples on a logarithmic scale.
+    - `computes`: whether a cell with trained weights computes something else with another value.
     """
 
     about: str = ""
@@ -42,6 +43,7 @@ class Option:
     choices: tuple[str, ...] = ()
     search: tuple[float, float] | None = None
     log: bool = False
+    computes: bool = True
 
 
 @dataclass(frozen=True)

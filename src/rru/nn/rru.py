@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rru.nn import balanced
 from rru.nn.cell import Cell, CellOptions, glorot
 from rru.nn.layer import Layer
 from rru.nn.options import MAX_PARTS, Option
@@ -70,6 +71,14 @@ class RRUCell(Cell):
             ),
         ] = "learned",
         activate_outputs: Annotated[bool, Option("ReLU over c and o (Eq. 4 and 6)")] = False,
+        init: Annotated[
+            str,
+            Option(
+                "initial values: 'balanced', for plain optimizers and inputs of any scale, or those of the 'paper'",
+                choices=("balanced", "paper"),
+                computes=False,
+            ),
+        ] = "balanced",
         **common: Unpack[CellOptions],
     ) -> None:
         super().__init__(
@@ -82,6 +91,7 @@ class RRUCell(Cell):
             rezero=rezero,
             residual=residual,
             activate_outputs=activate_outputs,
+            init=init,
             **common,
         )
 
@@ -140,14 +150,18 @@ class RRUCell(Cell):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        for name, weight in self.weights().items():
+            if name.startswith("bias"):
+                weight.zero_()
+        if self.init == "balanced":
+            balanced.reset(self)
+            return
         m, n, p, g = self.input_size, self.hidden_size, self.output_size, self.expanded_size
         glorot(self.weight_x, self.weight_h, fan_in=m + n, fan_out=g)
         glorot(self.weight_c, self.weight_o, fan_in=g, fan_out=n + p)
         for k in range(1, self.relu_layers):
             glorot(getattr(self, f"weight_k{k}"), fan_in=g, fan_out=g)
-            getattr(self, f"bias_k{k}").zero_()
-        for tensor in (self.bias_j, self.bias_c, self.bias_o, self.Z):
-            tensor.zero_()
+        self.Z.zero_()
         if self.residual == "learned":
             self.S.uniform_(0.01, 0.99).logit_().div_(10)
         elif isinstance(self.residual, float):

@@ -54,6 +54,10 @@ def own_data(table: Mapping[str, Any]) -> OwnData:
     return OwnData(table["kind"], places["train"], options, places.get("valid"), places.get("test"), expected)
 
 
+WHERE_UNSET = {"rru": {"init": "paper"}}
+"""By cell, what an option that a config does not set means, where that is not the cell's default."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
     """The table `model`: settings shared by all cells; `cell_options` are those of its cell, as names and values."""
@@ -74,7 +78,8 @@ class ModelSettings:
     def arguments(self) -> dict[str, Any]:
         """The options for `Task.model`: those of its cell, and those shared by all cells."""
         embedding = {} if self.embedding_size is None else {"embedding_size": self.embedding_size}
-        return {"num_layers": self.num_layers, "dropout": self.dropout, **embedding, **self.options}
+        shared = {"num_layers": self.num_layers, "dropout": self.dropout, **embedding}
+        return shared | WHERE_UNSET.get(self.cell, {}) | dict(self.options)
 
 
 @dataclass(frozen=True, kw_only=True)
