@@ -245,6 +245,8 @@ def test_report_names_what_was_replaced_and_what_was_not():
     assert str(rru.replace(nn.LSTM(3, 4))) == "replaced with RRUs: the model itself"
     with pytest.raises(AttributeError, match=r"returns a report, which has no 'parameters': it changed the model"):
         report.parameters()
+    with pytest.raises(TypeError, match="returns a report, which cannot be called: it changed the model"):
+        report(torch.randn(1, 2, 3))
 
 
 def test_an_error_leaves_the_model_unchanged():

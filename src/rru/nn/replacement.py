@@ -37,6 +37,9 @@ class ReplaceReport:
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"rru.replace returns a report, which has no {name!r}: it changed the model in place")
 
+    def __call__(self, *arguments: object, **keywords: object) -> NoReturn:
+        raise TypeError("rru.replace returns a report, which cannot be called: it changed the model in place")
+
 
 def replace(model: nn.Module, hidden: str = "same", **options: Any) -> ReplaceReport:
     """Replace torch's recurrent layers and cells in a model with RRUs that have the same interface, in place.
