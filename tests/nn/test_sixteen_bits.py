@@ -20,6 +20,7 @@ def run(layer, x, weighed):
 @every_variant
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_outputs_and_gradients_match_rounded_float32(variant, dtype):
+    torch.manual_seed(1)  # no value so near to the kink of a ReLU that rounding moves it across
     layer = randomize(variant.layer(3, 4, dtype=torch.float32, **variant.options)).to(dtype)
     whole = copy.deepcopy(layer).float()  # the same weights
     tolerance = (4 if dtype == torch.bfloat16 else 1) * torch.finfo(dtype).eps  # with bfloat16, products round too

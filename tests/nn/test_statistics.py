@@ -11,7 +11,8 @@ every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
 def test_dropout_keeps_the_expected_output_of_the_rru(rate):
-    layer = rru.RRU(3, 4, dropout=rate, dtype=torch.float64)  # Z = 0: outputs are linear in each step's mask
+    # Z = 0: outputs are linear in each step's mask
+    layer = rru.RRU(3, 4, dropout=rate, init="paper", dtype=torch.float64)
     x = torch.randn(5, 1, 3).double()
     many = 20_000
     with torch.no_grad():
