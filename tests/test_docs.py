@@ -86,6 +86,7 @@ def test_documented_modules_are_found_after_importing_only_the_package(module):
 def test_every_command_has_the_options_shown(arguments):
     group = typer.main.get_command(app)
     name, command, rest = group.resolve_command(group.make_context("rru", list(arguments)), list(arguments))
+    command = command.make_context(name, list(rest), resilient_parsing=True).command  # its module is imported now
     if hasattr(command, "resolve_command"):
         name, command, rest = command.resolve_command(command.make_context(name, list(rest)), list(rest))
     command.make_context(name, list(rest))  # raises for an unknown option or a value of another type

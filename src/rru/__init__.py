@@ -1,9 +1,13 @@
 """The Residual Recurrent Unit for PyTorch, and the gated cells it is compared with."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+import importlib
+
+TYPE_CHECKING = False  # that of `typing` takes milliseconds, before the command can handle Ctrl-C
 if TYPE_CHECKING:
+    from typing import Any
+
     from rru.inference import fit, load, stream
     from rru.nn import (
         GRU,

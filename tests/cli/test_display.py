@@ -1,9 +1,5 @@
 """What is shown in a terminal."""
 
-import signal
-import subprocess
-import sys
-
 import pytest
 
 from rru.cli import display
@@ -93,44 +89,3 @@ def test_redirected_output_has_every_line(terminal, capsys):
     with display.RunBars() as watch:
         watch(STARTED)
     assert "1,000 parameters" in capsys.readouterr().out
-
-
-def test_ctrl_c_while_torch_is_imported_is_silent(tmp_path):
-    code = (
-        "import os, signal, sys\n"
-        "import rru.cli\n"
-        "assert 'torch' not in sys.modules\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'torch': os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
-        "rru.cli.main()\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, restore_signals=True
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
-
-
-def test_ignored_ctrl_c_stays_ignored(tmp_path):
-    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import sys; sys.argv[1:] = ['--version']\n"
-    code += "import os, rru.cli; os.kill(os.getpid(), signal.SIGINT); rru.cli.main()"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == 0
-    assert signal.SIGINT.name not in ended.stderr
-
-
-def test_command_stopped_by_ctrl_c_skips_interpreter_shutdown(tmp_path):
-    """Which crashed where a module was half imported."""
-    code = (
-        "import atexit, sys, types\n"
-        "import rru.cli\n"
-        "class Left:\n"
-        "    def __del__(self): print('taken apart')\n"
-        "left = Left()\n"
-        "atexit.register(print, 'cleaned up')\n"
-        "sys.modules['rru.cli.commands'] = types.SimpleNamespace(app=lambda prog_name: sys.exit(130))\n"
-        "rru.cli.main()\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "cleaned up\n", "")

@@ -1,20 +1,19 @@
 """The help of every command."""
 
 import pytest
-import typer
 from rich.text import Text
 from typer.testing import CliRunner
 
-from rru.cli.commands import app
+from rru.cli.commands import MODULES, app, loaded
 
 
-def commands(group=None, path=()):
+def commands():
     """Yield every command with the words that call it."""
-    group = group or typer.main.get_command(app)
-    for name, command in group.commands.items():
-        yield (*path, name), command
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
+    for name in [name for modules in MODULES.values() for name in modules]:
+        command = loaded(name)
+        yield (name,), command
+        for below, each in getattr(command, "commands", {}).items():
+            yield (name, below), each
 
 
 @pytest.mark.parametrize(("words", "command"), [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()])

@@ -1,39 +1,44 @@
-"""The command `rru`. Its commands are in `rru.cli.commands`, which is imported only when the command runs."""
+"""The command `rru`. Its commands are in `rru.cli.commands`; what they need is imported only when they run."""
 
 import atexit
 import os
-import signal
 import sys
 
-from rru.extras import MissingExtraError, extra
+from rru.cli import interrupts
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it silently, with exit code 130, while torch is still being imported."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # do not replace it if a background process ignores the signal
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    """Run the command line. From start to end, Ctrl-C ends it with exit code 130 and without a traceback."""
+    interrupts.end_silently()
+    code = _run()
+    interrupts.end_silently()
+    atexit._run_exitfuncs()
+    os._exit(_flushed(code))  # an orderly shutdown takes torch 0.3 s, and can crash if a module is half imported
+
+
+def _run() -> int:
+    """Run the command and return its exit code."""
+    from rru.extras import MissingExtraError, extra
+
     try:
         with extra("train"):
             from rru.cli.commands import app
-    except MissingExtraError as error:
-        sys.exit(f"error: {error}")
-    try:
-        signal.signal(signal.SIGINT, before)
         app(prog_name="rru")
+    except MissingExtraError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:  # before a command began, or after it ended
-        _end_at_once()
+        return 130
     except SystemExit as ended:
-        if ended.code == 130:
-            _end_at_once()
-        if before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # silent while Python shuts down
-        raise
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
 
 
-def _end_at_once() -> None:
-    """End after Ctrl-C. A module may be half imported, and then an orderly shutdown can crash."""
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(130)
+def _flushed(code: int) -> int:
+    """Write what was printed; return the exit code, which is 1 if the reader of a pipe has gone."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return 1
+    return code

@@ -20,7 +20,7 @@ from rru.data.verify import verify as verify_files
 from rru.report.formatting import amount, counted
 from rru.settings import presets
 
-app = typer.Typer(help="List, download and verify data sets.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of data sets, as `rru data list` shows them.")]
 Folder = Annotated[
@@ -32,6 +32,11 @@ Folder = Annotated[
     ),
 ]
 COLOURS = {"wrong": "bold red", "missing": "yellow", "not here": "yellow"}
+
+
+@app.callback()
+def data() -> None:
+    """List, download and verify data sets."""
 
 
 @app.command("list")
