@@ -29,6 +29,21 @@ def untrained(config: Config, vocabulary: data.Vocabulary | None, facts: data.Fa
     return architecture.build(model.cell, model.arguments, model.budget)
 
 
+def untrained_run(folder: Path, own: data.OwnData | str, changes: list[str], preset: str = "smoke") -> Path:
+    """Make a run folder with untrained weights, and return it."""
+    config = presets.override(presets.load(own, "rru", preset), changes)
+    run = Run.create(folder, config)
+    facts, vocabulary = None, None
+    if not isinstance(own, str):
+        facts, loaded = own.facts, own.load()
+        vocabulary = getattr(loaded, "vocabulary", None)
+        (folder / ABOUT_DATA).write_text(json.dumps(facts.fields()))
+    if vocabulary is not None:
+        vocabulary.save(folder / "vocabulary.json")
+    run.save_best(1, untrained(config, vocabulary, facts).state_dict(), {"epoch": 1})
+    return folder
+
+
 def _series(path: Path) -> Path:
     days = [f"2026-{month:02}-{day:02}" for month in (1, 2) for day in range(1, 29)]
     rows = [
@@ -93,18 +108,8 @@ class Used:
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         made, changes, self.commands, self.given = _makers(folder)[name]
-        own = made()
-        config = presets.override(presets.load(own, "rru", "smoke"), [*changes, "model.budget=40k", "task.context=8"])
         self.run, self.exported = folder / "run", folder / "exported"
-        run = Run.create(self.run, config)
-        facts, vocabulary = None, None
-        if not isinstance(own, str):
-            facts, loaded = own.facts, own.load()
-            vocabulary = getattr(loaded, "vocabulary", None)
-            (self.run / ABOUT_DATA).write_text(json.dumps(facts.fields()))
-        if vocabulary is not None:
-            vocabulary.save(self.run / "vocabulary.json")
-        run.save_best(1, untrained(config, vocabulary, facts).state_dict(), {"epoch": 1})
+        untrained_run(self.run, made(), [*changes, "model.budget=40k", "task.context=8"])
         export(load(self.run), self.exported, "safetensors")
 
     @property

@@ -199,34 +199,6 @@ def test_card_of_an_export_of_an_export_has_no_results(chorales, tmp_path):
     assert "Made from another export, which stores no results" in (tmp_path / "again" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("form", ["safetensors", "onnx", "torch-export"])
-def test_the_code_on_the_card_runs(chorales, chorales_in_onnx, tmp_path, monkeypatch, form):
-    trained, folder = load(chorales), tmp_path / "model"
-    if form == "onnx":
-        folder = chorales_in_onnx
-    else:
-        export(trained, folder, form)
-    monkeypatch.chdir(folder)
-    (code,) = re.findall("```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-    inputs = inputs_for(trained, 5, 1 if form == "onnx" else 2)
-    names = {"inputs": inputs.numpy() if form == "onnx" else inputs}
-    with torch.no_grad():
-        exec(code, names)
-        expected = trained.model(inputs)[0]
-    found = torch.as_tensor(names["logits"])  # of all steps; of the last where the card ends with single ones
-    torch.testing.assert_close(found, expected[-1] if form == "onnx" else expected, rtol=0, atol=1e-5)
-
-
-def test_the_card_of_an_exported_program_imports_what_a_new_process_needs(chorales, tmp_path):
-    trained = load(chorales)
-    export(trained, tmp_path / "model", "torch-export")
-    (code,) = re.findall("```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.DOTALL)
-    torch.save(inputs_for(trained, 5, 2), tmp_path / "inputs.pt")
-    code = code.replace("(inputs)", f"(torch.load({str(tmp_path / 'inputs.pt')!r}))") + "print(tuple(logits.shape))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "model", capture_output=True, text=True)
-    assert done.stdout == "(5, 2, 88)\n", done.stderr
-
-
 @pytest.fixture(scope="module", params=["chain", "nade"])
 def chords(request, untrained_run):
     """A trained model with the output nade, and one with the output chain and random weights."""
@@ -247,29 +219,17 @@ class TestJointOutput:
         assert files == ["README.md", "config.json", "head.npz", "initial_state.npz", "sequence.onnx", "step.onnx"]
         monkeypatch.chdir(tmp_path / "model")
         (code,) = re.findall("```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.DOTALL)
-        inputs = torch.from_numpy(data.load("bach").test[0][:12].astype(np.float32))[:, None]
-        names = {"inputs": inputs.numpy()}
+        names = {}
         exec(code, names)
+        inputs = torch.from_numpy(data.load("bach").test[0][:12].astype(np.float32))[:, None]
         with torch.no_grad():
             conditions = chords.model(inputs)[0][-1]
-            np.testing.assert_allclose(names["conditions"], conditions.numpy(), rtol=0, atol=1e-5)
-            assert names["chords"].shape == (1, 88)
             made = torch.from_numpy(np.stack([names["sample"](conditions[0].numpy()) for _ in range(400)]))
             wanted = chords.model.head.sample(conditions.expand(4000, -1), torch.Generator().manual_seed(1))
             nats = [chords.model.head.nats(conditions.expand(len(some), -1), some) for some in (made, wanted)]
         spread = nats[1].std().item()
         assert nats[0].mean().item() == pytest.approx(nats[1].mean().item(), abs=5 * spread / 20)  # 400 samples
         assert (made.mean(0) - wanted.mean(0)).abs().max().item() < 0.13
-
-    @pytest.mark.parametrize("form", ["safetensors", "torch-export"])
-    def test_the_code_on_the_card_runs(self, chords, tmp_path, monkeypatch, form):
-        export(chords, tmp_path / "model", form)
-        monkeypatch.chdir(tmp_path / "model")
-        (code,) = re.findall("```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.DOTALL)
-        names = {"inputs": inputs_for(chords, 5, 2)}
-        with torch.no_grad():
-            exec(code, names)
-            torch.testing.assert_close(names["conditions"], chords.model(names["inputs"])[0], rtol=0, atol=1e-5)
 
     def test_a_card_of_jsb_says_that_it_is_an_octave_high(self, untrained_run):
         assert "`rru compose --octave -1`" in card(load(untrained_run("jsb")), "onnx")

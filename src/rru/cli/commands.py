@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,7 +65,7 @@ def loaded(name: str) -> Any:
 
 def _docstrings(module: str) -> dict[str, str]:
     """Return the docstrings of a module's functions, by name, without importing it."""
-    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(resources.files("rru.cli").joinpath(f"{module}.py").read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {function.name: ast.get_docstring(function) or "" for function in functions}
 

@@ -25,7 +25,9 @@ CHUNK_LIMIT = 450_000  # different chunks of text without spaces; the data set h
 LABELS = ("neg", "pos")
 
 _NAME = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d{1,9})_(\d{1,2})\.txt")
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+WORD = r"[^\W_]+(?:'[^\W_]+)*"
+"""The regular expression of a word in a review."""
+_WORD = re.compile(WORD)
 
 Key = tuple[str, int, int]  # train or test, label, number of the review
 

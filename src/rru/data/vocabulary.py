@@ -23,7 +23,8 @@ FILE_LIMIT = 1 << 26  # bytes
 MAX_VALUES = 1_600_000  # in vocabulary.json: a million tokens, some with commas
 
 _KINDS = ("words", "words and punctuation", "characters", "code points", "bytes")
-_TOKEN = re.compile(r"<\w+>|\w+(?:['\u2019-]\w+)*|[^\w\s]")
+MARKED_WORDS = r"<\w+>|\w+(?:['\u2019-]\w+)*|[^\w\s]"
+"""The regular expression of a word or mark, in `words and punctuation`."""
 _CLOSING, _OPENING = frozenset(".,;:!?)]}%\u2019\u201d"), frozenset("([{\u201c\u2018")
 
 
@@ -136,7 +137,7 @@ def tokens_of(text: str, kind: str) -> Sequence[str]:
     if kind == "words":
         return text.split()
     if kind == "words and punctuation":
-        return _TOKEN.findall(text)
+        return re.findall(MARKED_WORDS, text)
     if kind == "characters":
         return text.replace(" ", "_")
     return text if kind == "code points" else text.encode("utf-8").decode("latin-1")

@@ -9,15 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rru import data
 from rru.extras import extra
 from rru.files import write_folder
+from rru.inference.card import card, own_files
 from rru.inference.output import check_free
 from rru.inference.trained import Trained
-from rru.kinds import kind_of
-from rru.nn import count_parameters
 from rru.settings.config import Tables
-from rru.tasks import JointHead, SequenceModel
+from rru.tasks import JointHead
 from rru.training.checkpoint import MODEL, pack
 from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
 
@@ -53,6 +51,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
         files[ABOUT_DATA] = json.dumps(trained.facts.fields(), indent=1).encode()
     if trained.vocabulary is not None:
         files[VOCABULARY] = json.dumps(trained.vocabulary.fields()).encode()
+    files |= own_files(trained, form)
     files[CARD] = card(trained, form).encode()
     check_free([folder])  # in case it was created meanwhile
     write_folder(folder, files, manifest=False)  # users may edit the card
@@ -75,9 +74,13 @@ def _onnx(trained: Trained) -> dict[str, bytes]:
     names = trained.model.layers.cells[0].state_names
     parts = (state,) if isinstance(state, Tensor) else state
     files[STATE] = _npz(dict(zip(names, parts, strict=True)))
-    if isinstance(trained.model.head, JointHead):
-        files[HEAD] = _npz(trained.model.head.sampling())
-    return files
+    return files | _head(trained)
+
+
+def _head(trained: Trained) -> dict[str, bytes]:
+    """Return the weights with which a joint output samples chords."""
+    head = trained.model.head
+    return {HEAD: _npz(head.sampling())} if isinstance(head, JointHead) else {}
 
 
 def _npz(tensors: Mapping[str, Tensor]) -> bytes:
@@ -94,75 +97,4 @@ def _program(trained: Trained) -> dict[str, bytes]:
     program = torch.export.export(trained.model, inputs, dynamic_shapes=({0: steps, 1: batch},))
     content = io.BytesIO()
     torch.export.save(program, content)
-    return {"model.pt2": content.getvalue()}
-
-
-_OCTAVE = (
-    "The published JSB Chorales, and so this model, are an octave too high: `rru compose --octave -1` for listening."
-)
-
-
-def card(trained: Trained, form: str) -> str:
-    """Return the model card, in Markdown."""
-    title = f"# {trained.config.model.cell} on {trained.config.title}"
-    lines = [*_front_matter(trained, form), title, ""]
-    lines += [f"A recurrent model of {count_parameters(trained.model):,} parameters, made with `rru`.", ""]
-    about = kind_of(trained.kind).card(trained.model)
-    lines += ["## Use", "", f"`inputs`: {about.inputs}.", "", "```python", about.code[form].rstrip(), "```", ""]
-    lines += [_OCTAVE, ""] if trained.task == "jsb" else []
-    if not isinstance(trained.model, SequenceModel):
-        lines += ["All sequences of a batch must be equally long.", ""]
-    lines += ["## Results", "", *_results(trained), ""]
-    return "\n".join([*lines, *_data(trained)])
-
-
-def _data(trained: Trained) -> list[str]:
-    """Return the section of the card about the data, as lines of Markdown."""
-    if trained.facts is not None:
-        return ["## Data", "", f"{trained.config.title}: {trained.facts.summary}.", ""]
-    about = data.data_set(trained.task)
-    return ["## Data", "", f"{about.description}", "", f"Licence: {about.licence}", "", f"Cite: {about.citation}", ""]
-
-
-def _front_matter(trained: Trained, form: str) -> list[str]:
-    """Return the YAML metadata for the Hugging Face Hub, as lines. Values are written as JSON, a subset of YAML."""
-    title, cell = trained.config.title, trained.config.model.cell
-    fields: dict[str, object] = {
-        "library_name": "rru",
-        "license": "unknown",
-        "tags": list(dict.fromkeys(["rru", "recurrent-neural-network", cell, *(["onnx"] if form == "onnx" else [])])),
-    }
-    if (pipeline := kind_of(trained.kind).pipeline) is not None:
-        fields["pipeline_tag"] = pipeline
-    result = trained.result
-    scores = {name: value for name, value in (result.test if result else {}).items() if isinstance(value, int | float)}
-    if scores:
-        fields["metrics"] = list(scores)
-        scored = {
-            "task": {"type": pipeline or "other"},
-            "dataset": {"type": trained.task, "name": title, "split": "test"},
-            "metrics": [{"type": name, "value": value} for name, value in scores.items()],
-        }
-        fields["model-index"] = [{"name": f"{cell} on {title}", "results": [scored]}]
-    return ["---", *(f"{name}: {json.dumps(value)}" for name, value in fields.items()), "---", ""]
-
-
-def _results(trained: Trained) -> list[str]:
-    """Return the results section of the card, as lines of Markdown."""
-    if trained.epoch is None:
-        return ["Made from another export, which stores no results; see its model card."]
-    result = trained.result
-    if result is None:
-        return ["The run had not finished when this was exported: there is no test result."]
-    splits = {"validation": result.validation, "test": result.test}
-    if not result.test:
-        return [f"The run is {result.status} ({result.reason}): there is no test result."]
-    lines = [f"| split | {' | '.join(result.test)} |", "|---" * (1 + len(result.test)) + "|"]
-    for split, scores in splits.items():
-        lines += [f"| {split} | {' | '.join(_score(scores.get(name)) for name in result.test)} |"]
-    chosen = f"The epoch ({trained.epoch}) was selected by validation; the test set was evaluated once."
-    return [*lines, "", f"{chosen} Seed {trained.config.schedule.seed}.", "All settings are in `config.json`."]
-
-
-def _score(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, int | float) else "not finite"
+    return {"model.pt2": content.getvalue()} | _head(trained)

@@ -16,6 +16,7 @@ from rru.kinds import KINDS, TrainedOn, kind_of
 from rru.settings import Config
 from rru.training import Result, Run, RunError
 from rru.training.checkpoint import MODEL, declared, unpack
+from rru.training.own_code import missing_code
 from rru.training.run_files import (
     ABOUT_DATA,
     CONFIG,
@@ -124,10 +125,11 @@ def load(place: Path | str) -> Trained:
 def _from_export(path: Path) -> Trained:
     """Load config.json and model.safetensors. They may be symlinks, as in downloads from the Hub."""
     config, model = path / EXPORT_CONFIG, path / MODEL
+    tables = read_object(linked_file(config)) or {}
     try:
-        settings = Config.of(read_object(linked_file(config)) or {})
+        settings = Config.of(tables)
     except ValueError as error:
-        raise RunError(f"{config}: cannot be read ({error})") from error
+        raise RunError(missing_code(path, tables) or f"{config}: cannot be read ({error})") from error
 
     def read(check: Check) -> dict[str, Tensor]:
         check(linked_file(model))

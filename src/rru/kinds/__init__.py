@@ -8,9 +8,12 @@ music.metric, music.commands, music.format.suffixes
 ```
 """
 
+import sys
+from pathlib import Path
+
 from rru.data.own.formats import FORMATS
 from rru.kinds.images import IMAGES
-from rru.kinds.kind import CODE, Card, Kind, TrainedOn
+from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.language import BYTES, CHARACTERS, WORDS
 from rru.kinds.music import MUSIC
 from rru.kinds.sequences import SEQUENCES
@@ -20,10 +23,12 @@ from rru.nn.options import Declared
 from rru.suggestions import choice
 from rru.tasks import TASKS
 
-__all__ = ["CODE", "KINDS", "Card", "Kind", "TrainedOn", "kind_of", "reading_options", "register_kind"]
+__all__ = ["KINDS", "Card", "Kind", "TrainedOn", "kind_of", "reading_options", "register_kind"]
 
 KINDS: dict[str, Kind] = {}
 """All kinds of data, by name."""
+FILES: dict[str, Path] = {}
+"""The file that registered each kind, by name."""
 
 
 def register_kind(kind: Kind) -> Kind:
@@ -33,6 +38,7 @@ def register_kind(kind: Kind) -> Kind:
     if mismatch := set(kind.format.options) ^ set(kind.declared_options):
         raise ValueError(f"kind {kind.name!r}: options of format and kind must be the same, differ in {mismatch}")
     KINDS[kind.name], FORMATS[kind.name], TASKS[kind.name] = kind, kind.format, kind.task
+    FILES[kind.name] = Path(sys._getframe(1).f_code.co_filename)
     return kind
 
 

@@ -14,8 +14,8 @@ from rru.data import SPLITS, DataError, images
 from rru.data.own.data_json import Statistics
 from rru.data.streams import read_file
 from rru.extras import extra
-from rru.kinds.kind import Kind, TrainedOn
-from rru.tasks import ImageTask, TaskSettings
+from rru.kinds.kind import Card, Kind, TrainedOn, probable_classes
+from rru.tasks import ImageTask, Recurrent, TaskSettings
 from rru.tasks.classification import DIGITS, PIXELS, pixel_order
 
 if TYPE_CHECKING:
@@ -25,6 +25,16 @@ FILE_LIMIT = 1 << 24  # bytes
 PIXEL_LIMIT = 1 << 24
 SIDE = 28
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM")
+
+DRAW = """image = np.zeros((28, 28), np.float32)
+image[4:24, 13:16] = 1  # a digit, light on dark
+inputs = image.reshape(784, 1, 1)
+"""
+PERMUTE = "inputs = inputs[np.random.RandomState(0).permutation(784)]\n"
+
+
+def _card(trained: TrainedOn, model: Recurrent) -> Card:
+    return Card(DRAW + PERMUTE * (trained.settings.name == "pmnist"), probable_classes("range(10)"))
 
 
 def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float:
@@ -86,4 +96,5 @@ IMAGES = Kind(
     classes=DIGITS,
     items=_items,
     figure="confusion matrix",
+    card_of=_card,
 )

@@ -1,7 +1,7 @@
 """`Kind`: everything that the package knows about one kind of data, in one record."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -13,39 +13,25 @@ from rru.kinds.sizes import CELLS, Tables, smoke
 from rru.nn.options import Declared, declared
 from rru.tasks import Metric, Recurrent, Task, TaskSettings
 
-CODE = {
-    "safetensors": """import rru
-
-trained = rru.load(".")
-logits, state = trained.model(inputs)
-""",
-    "onnx": """import numpy as np
-import onnxruntime
-
-sequence = onnxruntime.InferenceSession("sequence.onnx")
-logits, *state = sequence.run(None, {"input": inputs})  # from the initial state
-
-step = onnxruntime.InferenceSession("step.onnx")
-state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
-for x in inputs:
-    logits, *after = step.run(None, {"input": x, **state})
-    state = dict(zip(state, after))
-""",
-    "torch-export": """import torch
-import rru.nn  # has the operator that the program calls
-
-logits, state = torch.export.load("model.pt2").module()(inputs)
-""",
-}
-"""How to use an exported model, by format."""
-
 
 @dataclass(frozen=True)
 class Card:
-    """What a model card says about a kind of data: its `inputs`, and the `code` by format."""
+    """What a model card says about using a model. Its code is Python that needs NumPy alone, and runs as it stands.
 
-    inputs: str
-    code: Mapping[str, str]
+    **Arguments:**
+
+    - `prepare`: code that makes `inputs`, an array for one sequence, from the files beside the card.
+    - `interpret`: code that prints what the array named `output` says.
+    - `output`: the name of the model's output.
+    - `native`: in place of `interpret` if the model is loaded as `trained`. Default: `interpret`.
+    - `inputs`: what the inputs and outputs are. Default: as the kind says.
+    """
+
+    prepare: str
+    interpret: str
+    output: str = "logits"
+    native: str = ""
+    inputs: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,9 +65,8 @@ class Kind:
     - `steps`: returns the time steps of a split (0 train, 1 valid), from the counts of the data and the settings; None
       if they are not known.
     - `inputs`: what the inputs and outputs of a model are, for its card.
-    - `code`: how to use an exported model, by format.
     - `pipeline`: the Hub's name for what its models do.
-    - `card_of`: returns the card of a model. Default: `inputs` and `code`.
+    - `card_of`: returns what the card of a model says. Default: `inputs`, and zeros as an example of them.
     - `auto`: the settings of the preset `auto`, from the counts of a user's data. None: not for users' own data.
     - `cells`: what `auto` adds for each cell.
     - `smoke`: what the preset `smoke` changes.
@@ -100,9 +85,8 @@ class Kind:
     commands: tuple[str, ...]
     steps: Callable[[Statistics, int, TaskSettings], float | None]
     inputs: str
-    code: Mapping[str, str] = field(default_factory=lambda: CODE)
     pipeline: str | None = None
-    card_of: Callable[[Recurrent], Card] | None = None
+    card_of: Callable[[TrainedOn, Recurrent], Card] | None = None
     auto: Callable[[Statistics], Tables] | None = None
     cells: Mapping[str, Tables] = field(default_factory=lambda: CELLS)
     smoke: Callable[[Statistics], Tables] = smoke
@@ -130,10 +114,28 @@ class Kind:
         shared = {name: READING_OPTIONS[name] for name in self.format.options if name in READING_OPTIONS}
         return shared | declared(self.options)
 
-    def card(self, model: Recurrent) -> Card:
+    def card(self, trained: TrainedOn, model: Recurrent) -> Card:
         """Return what the card of a model says."""
-        return self.card_of(model) if self.card_of else Card(self.inputs, self.code)
+        card = (self.card_of or _zeros)(trained, model)
+        return replace(card, inputs=card.inputs or self.inputs, native=card.native or card.interpret)
 
     def class_names(self, facts: Facts | None) -> tuple[str, ...]:
         """Return the names of the classes that a model tells apart."""
         return facts.classes if isinstance(facts, LabelFacts) else self.classes
+
+
+def probable_classes(classes: str) -> str:
+    """Return code for a card that prints how probable each class is; `classes` is code that gives their names."""
+    return f"""classes = {classes}
+chances = np.exp(logits[0] - logits[0].max())
+chances /= chances.sum()  # (classes,)
+for number in np.argsort(-chances)[:3]:
+    print(f"{{classes[number]}}: {{chances[number]:.0%}}")
+"""
+
+
+def _zeros(trained: TrainedOn, model: Recurrent) -> Card:
+    """Return a card with zeros as inputs, of which any model can make something."""
+    zeros = model.example(16, 1)
+    kind = str(zeros.dtype).removeprefix("torch.")
+    return Card(f"inputs = np.zeros({tuple(zeros.shape)}, np.{kind})  # your own\n", "print(logits.shape)\n")

@@ -4,12 +4,42 @@ from functools import partial
 
 from rru.data.own import text
 from rru.data.own.data_json import Statistics
+from rru.data.vocabulary import MARKED_WORDS
 from rru.kinds import sizes
-from rru.kinds.kind import Kind
+from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
-from rru.tasks import LanguageTask, WordTask
+from rru.tasks import LanguageTask, Recurrent, WordTask
 
 INPUTS = "(steps, batch) int64, numbers of {} in vocabulary.json; logits are of the next {}"
+
+TOKENS = {
+    "words": "text.split()",
+    "words and punctuation": f're.findall(r"{MARKED_WORDS}", text)',
+    "characters": 'text.replace(" ", "_")',
+    "code points": "text",
+    "bytes": 'text.encode().decode("latin-1")',
+}
+"""How to divide a text into the tokens of a vocabulary of each kind; see `rru.data.vocabulary.tokens_of`."""
+READ = """import json
+from pathlib import Path
+
+vocabulary = json.loads(Path("vocabulary.json").read_text())
+numbers = {token: number for number, token in enumerate(vocabulary["tokens"])}
+text = "it was the best of"
+tokens = TOKENS
+inputs = np.array([[numbers.get(token, vocabulary["unknown"])] for token in tokens])  # (steps, 1)
+"""
+PROBABLE = """chances = np.exp(logits[-1, 0] - logits[-1, 0].max())
+chances /= chances.sum()  # (tokens,), of the next one
+for number in np.argsort(-chances)[:3]:
+    print(f"{vocabulary['tokens'][number]!r}: {chances[number]:.0%}")
+"""
+
+
+def _card(trained: TrainedOn, model: Recurrent) -> Card:
+    assert trained.vocabulary is not None  # every model of text has one
+    read = READ.replace("TOKENS", TOKENS[trained.vocabulary.kind])
+    return Card(f"import re\n{read}" if "re." in read else read, PROBABLE)
 
 
 def _auto(words: bool, statistics: Statistics) -> Tables:
@@ -33,7 +63,7 @@ def _smoke(statistics: Statistics) -> Tables:
 
 _language = partial(
     Kind, noun="text", commands=("write", "stream"), steps=sizes.counted("tokens", "tokens"), smoke=_smoke,
-    pipeline="text-generation",
+    pipeline="text-generation", card_of=_card,
 )  # fmt: skip
 CHARACTERS = _language(
     format=text.CHARACTERS,

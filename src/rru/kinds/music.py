@@ -3,23 +3,21 @@
 from rru.data.own import midi
 from rru.data.own.data_json import Statistics
 from rru.kinds import sizes
-from rru.kinds.kind import CODE, Card, Kind
+from rru.kinds.kind import Card, Kind
 from rru.kinds.sizes import Tables
 from rru.tasks import JointHead, MusicTask
 
-INPUTS = "(steps, batch, 88) float32, 1 where a key sounds"
-JOINT_CODE = {
-    "safetensors": """import torch
-import rru
+INPUTS = "(steps, batch, 88) float32, 1 where a key sounds; key 0 is the MIDI note 21"
+CHORDS = """inputs = np.zeros((8, 1, 88), np.float32)
+for note in (60, 64, 67, 72):
+    inputs[:, 0, note - 21] = 1
+"""
+PROBABLE = """chances = 1 / (1 + np.exp(-logits[-1, 0]))  # (88,), of each key at the next step
+for key in np.argsort(-chances)[:4]:
+    print(f"note {21 + key}: {chances[key]:.0%}")
+"""
+SAMPLER = """head, random = dict(np.load("head.npz")), np.random.default_rng(0)
 
-trained = rru.load(".")
-conditions, state = trained.model(inputs)
-chords = trained.model.head.sample(conditions[-1], torch.Generator())  # (batch, 88): the next step
-""",
-    "onnx": """import numpy as np
-import onnxruntime
-
-head, random = dict(np.load("head.npz")), np.random.default_rng(0)
 
 def sample(conditions):  # of one sequence
     chord = np.zeros(88, np.float32)
@@ -33,19 +31,20 @@ def sample(conditions):  # of one sequence
         chord[key] = random.random() < 1 / (1 + np.exp(-logit))
     return chord
 
-step = onnxruntime.InferenceSession("step.onnx")
-state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
-for x in inputs:
-    conditions, *after = step.run(None, {"input": x, **state})
-    state = dict(zip(state, after))
-chords = np.stack([sample(each) for each in conditions])  # (batch, 88): the next step; feed it back to compose on
-""",
-    "torch-export": CODE["torch-export"].replace("logits, state", "conditions, state"),
-}
-PLAIN = Card(f"{INPUTS}; logits are of the keys of the next step", CODE)
+
+chord = sample(conditions[-1, 0])  # (88,), the next step; feed it back to compose on
+print("notes", *(21 + np.flatnonzero(chord)))
+"""
+HEAD_SAMPLER = """chord = trained.model.head.sample(torch.from_numpy(conditions[-1]), torch.Generator())
+print("notes", *(21 + np.flatnonzero(chord)))  # (1, 88), the next step; feed it back to compose on
+"""
+PLAIN = Card(CHORDS, PROBABLE)
 JOINT = Card(
+    CHORDS,
+    SAMPLER,
+    "conditions",
+    HEAD_SAMPLER,
     f"{INPUTS}; conditions say how probable the chords of the next step are, together with the weights of the head",
-    JOINT_CODE,
 )
 
 
@@ -66,8 +65,8 @@ MUSIC = Kind(
     noun="music",
     commands=("compose", "stream"),
     steps=sizes.counted("steps", "pieces"),
-    inputs=PLAIN.inputs,
-    card_of=lambda model: JOINT if isinstance(model.head, JointHead) else PLAIN,
+    inputs=f"{INPUTS}; logits are of the keys of the next step",
+    card_of=lambda _, model: JOINT if isinstance(model.head, JointHead) else PLAIN,
     auto=_auto,
     figure="piano roll",
 )

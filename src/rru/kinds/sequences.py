@@ -13,9 +13,18 @@ from rru.data.own.data_json import SequenceFacts, Statistics
 from rru.data.own.detect import TABLES
 from rru.data.own.table import read_table
 from rru.kinds import sizes
-from rru.kinds.kind import Kind, TrainedOn
+from rru.kinds.kind import Card, Kind, TrainedOn, probable_classes
 from rru.kinds.sizes import Tables
 from rru.tasks import SequenceTask
+
+SCALE = """import json
+from pathlib import Path
+
+facts = json.loads(Path("data.json").read_text())
+mean, deviation = facts["scale"]["mean"], facts["scale"]["deviation"]
+values = np.array([mean] * 12)  # (steps, columns): your own, in the order of facts["columns"]
+inputs = ((values - mean) / deviation).astype(np.float32)[:, None]  # (steps, 1, columns)
+"""
 
 
 def _auto(statistics: Statistics) -> Tables:
@@ -73,4 +82,5 @@ SEQUENCES = Kind(
     items=_items,
     line=_line,
     figure="confusion matrix",
+    card_of=lambda *_: Card(SCALE, probable_classes('facts["classes"]')),
 )

@@ -2,24 +2,97 @@
 
 from rru.data import SPLITS
 from rru.data.own import series
-from rru.data.own.data_json import Statistics
+from rru.data.own.data_json import SeriesFacts, Statistics
+from rru.data.own.scaling import AVERAGE, AVERAGED, GROWTH, LAST, MEAN, SEASONAL
 from rru.kinds import sizes
-from rru.kinds.kind import CODE, Kind
+from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
-from rru.tasks import SeriesTask, TaskSettings
+from rru.tasks import Recurrent, SeriesTask, TaskSettings
 
 MAX_WINDOWS = 8_000  # in an epoch
-FORECAST = """from rru import inference
-
-trained = inference.load(".")
-for series in inference.forecast(trained, "new.csv"):
-    print(series.name, series.quantiles)  # (horizon, 5)
-"""
 INPUTS = (
-    "(context + horizon, batch, features) float32, windows as `rru.tasks.Windows` makes them; logits are the "
-    "2.5, 10, 50, 90 and 97.5 % quantiles of each step, which `Windows.forecasts` turns into the units of the file. "
-    "The steps of the context have no meaning"
+    "(context + horizon, batch, features) float32, made of a series as the code does; logits are the 2.5, 10, 50, 90 "
+    "and 97.5 % quantiles of each step, from which the code computes those in the units of the file. The logits of the "
+    "steps of the context have no meaning. Where a value of the history is missing, repeat the one before it and set "
+    "`known` to 0"
 )
+FEATURES = """import json
+from pathlib import Path
+
+facts = json.loads(Path("data.json").read_text())
+context, horizon, season = CONTEXT, facts["horizon"], facts["season"]
+name, scaling = next(iter(facts["series"].items()))  # that of the first series
+wave = np.sin(2 * np.pi * np.arange(context + 4 * season) / season)
+history = scaling["centre"] + scaling["deviation"] * wave
+if scaling["floor"] is not None:
+    history = np.exp(history)
+# Put the values of your series into `history`, in the units of the file. Those above are an example.
+
+scaled = history if scaling["floor"] is None else np.log(np.maximum(history, scaling["floor"]))
+steps = np.arange(1 - context, horizon + 1)  # relative to the last known one
+places = len(scaled) - 1 + steps
+known = (places >= 0) & (steps <= 0)
+places = places.clip(0, len(scaled) - 1)
+mean = scaled[-max(season, 8) :].mean()
+START
+values, before = scaled[places], scaled[np.maximum(places - season, 0)]
+change = np.where(known, values - before, 0)
+values[context:] = start
+parts = [
+    (values - mean) / scaling["spread"],
+    change / scaling["unit"],
+    known,
+    steps > 0,
+    np.maximum(steps, 0) / horizon,
+    np.full(len(steps), np.tanh((mean - scaling["centre"]) / scaling["deviation"])),
+]
+inputs = np.stack(parts, axis=-1).clip(-20, 20).astype(np.float32)[:, None]  # (context + horizon, 1, 6)
+"""
+MORE = """
+# The NUMBER other inputs of each step: facts["layout"]["past"], 0 after the last known step, "known" and "calendar",
+# less their "means", divided by their "deviations". Here all are at their mean.
+others = np.zeros((len(steps), 1, NUMBER), np.float32)
+inputs = np.concatenate([inputs, others], axis=-1)
+"""
+SEASON = """ahead = np.arange(1, horizon + 1)
+cycles = -(-ahead // season)
+
+
+def seasons_before(count):  # NaN before the history
+    places = len(scaled) - 1 + ahead - count * season
+    return np.where(places < 0, np.nan, scaled[np.maximum(places, 0)])
+
+
+start = seasons_before(cycles)
+start = np.where(np.isnan(start), scaled[-1], start)
+"""
+GROWTH_START = """if len(scaled) >= 2 * season:
+    start += cycles * (scaled[-season:].mean() - scaled[-2 * season : -season].mean())
+"""
+STARTS = {
+    LAST: "start = np.full(horizon, scaled[-1])\n",
+    MEAN: "start = np.full(horizon, mean)\n",
+    SEASONAL: SEASON,
+    AVERAGE: SEASON
+    + f"start = np.nanmean([start, *(seasons_before(cycles + back) for back in range(1, {AVERAGED}))], axis=0)\n",
+    GROWTH: SEASON + GROWTH_START,
+}
+"""Code for the simple forecast that a model starts from, for each base; see `simple_forecasts`."""
+QUANTILES = """quantiles = logits[context:, 0] * scaling["unit"] + start[:, None]  # (horizon, 5)
+if scaling["floor"] is not None:
+    quantiles = np.exp(np.minimum(quantiles, 700))
+print("forecast of", facts["layout"]["target"], "and its 80 % interval")
+for low, middle, high in quantiles[:, 1:4]:
+    print(f"{middle:.5g} ({low:.5g} to {high:.5g})")
+"""
+
+
+def _card(trained: TrainedOn, model: Recurrent) -> Card:
+    facts = trained.facts
+    assert isinstance(facts, SeriesFacts)  # every model of series has them
+    prepare = FEATURES.replace("START\n", STARTS[facts.base]).replace("CONTEXT", str(trained.settings.context))
+    more = MORE.replace("NUMBER", str(facts.layout.size)) if facts.layout.size else ""
+    return Card(prepare + more, QUANTILES)
 
 
 def _auto(statistics: Statistics) -> Tables:
@@ -51,7 +124,7 @@ SERIES = Kind(
     commands=("forecast",),
     steps=_steps,
     inputs=INPUTS,
-    code={**CODE, "safetensors": FORECAST},
+    card_of=_card,
     auto=_auto,
     cells=sizes.SMALL_CELLS,
     figure="forecasts",

@@ -13,15 +13,33 @@ from rru.data.own import texts
 from rru.data.own.data_json import Statistics
 from rru.data.own.detect import TABLES
 from rru.data.own.table import read_table
+from rru.data.reviews import WORD
 from rru.data.streams import read_file
 from rru.kinds import sizes
-from rru.kinds.kind import Kind, TrainedOn
+from rru.kinds.kind import Card, Kind, TrainedOn, probable_classes
 from rru.kinds.sizes import Tables
-from rru.tasks import ReviewTask, TaskSettings
+from rru.tasks import Recurrent, ReviewTask, TaskSettings
 from rru.tasks.classification import REVIEW_CLASSES
 
 FILE_LIMIT = 1 << 24  # bytes
 INPUTS = "(steps, batch) int64, numbers of words in vocabulary.json; logits are of {}"
+
+READ = f"""import json
+import re
+from pathlib import Path
+
+vocabulary = json.loads(Path("vocabulary.json").read_text())
+numbers = {{token: number for number, token in enumerate(vocabulary["tokens"])}}
+text = "It was great, really great."
+words = re.findall(r"{WORD}", text.lower())[-CONTEXT:]
+inputs = np.array([[numbers.get(word, vocabulary["unknown"])] for word in words])  # (steps, 1)
+"""
+
+
+def _card(trained: TrainedOn, model: Recurrent) -> Card:
+    classes = 'json.loads(Path("data.json").read_text())["classes"]' if trained.data else str(list(REVIEW_CLASSES))
+    prepare = READ.replace("CONTEXT", str(trained.settings.context))
+    return Card(prepare, probable_classes(classes))
 
 
 def _auto(statistics: Statistics) -> Tables:
@@ -82,7 +100,7 @@ def _line(trained: TrainedOn, line: str) -> Tensor | None:
 
 _texts = partial(
     Kind, task=ReviewTask, noun="labelled texts", commands=("classify", "stream"), vocabularies=("words",),
-    pipeline="text-classification", items=_items, line=_line, figure="confusion matrix",
+    pipeline="text-classification", items=_items, line=_line, figure="confusion matrix", card_of=_card,
 )  # fmt: skip
 TEXTS = _texts(
     format=texts.FORMAT,

@@ -6,14 +6,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rru.data import Facts
+from rru.data import CATALOGUE, Facts
 from rru.files import FileError, files_in
-from rru.kinds import kind_of
+from rru.kinds import KINDS, kind_of
 from rru.settings import Config
 from rru.tasks import Metric
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
+from rru.training.own_code import missing_code
 from rru.training.result import wrong_values
-from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, about_data, is_number
+from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, about_data, is_number, word
 
 WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
 
@@ -26,6 +27,7 @@ class RunRecord:
 
     - `folder`: where it is.
     - `config`: its settings as written; `known`: the same as a config, if this version of rru knows them all.
+    - `named_metric`: the metric that it names itself, for settings that are not known.
     - `status`: its status, `DAMAGED` if it cannot be determined.
     - `reason`: why it ended.
     - `problems`: everything that is wrong with it.
@@ -43,6 +45,7 @@ class RunRecord:
     folder: Path
     config: Mapping[str, object] = field(default_factory=dict)
     known: Config | None = None
+    named_metric: Metric | None = None
     status: RunStatus = RunStatus.DAMAGED
     reason: str = ""
     problems: tuple[str, ...] = ()
@@ -66,17 +69,19 @@ class RunRecord:
     @property
     def task(self) -> str:
         """The task as named in the config, cut to `WORD` characters; empty if missing."""
-        return self._setting("task", "name")
+        return word(self.config, "task", "name")[:WORD]
 
     @property
     def cell(self) -> str:
         """The cell as named in the config, cut to `WORD` characters; empty if missing."""
-        return self._setting("model", "cell")
+        return word(self.config, "model", "cell")[:WORD]
 
     @property
     def seed(self) -> int | None:
-        """Its seed, if its settings are known."""
-        return self.known.schedule.seed if self.known else None
+        """Its seed."""
+        schedule = self.config.get("schedule")
+        seed = schedule.get("seed") if isinstance(schedule, Mapping) else None
+        return seed if type(seed) is int else None
 
     @property
     def facts(self) -> Facts:
@@ -88,11 +93,8 @@ class RunRecord:
 
     @property
     def metric(self) -> Metric | None:
-        """Its metric, if its settings are known, or if it is of a user's own model."""
-        if self.known is not None:
-            return kind_of(self.known.kind).metric
-        name = self._setting(OWN_MODEL, "metric")
-        return Metric(name, name) if name else None
+        """Its metric, if its settings are known, or if it names one."""
+        return self.named_metric if self.known is None else kind_of(self.known.kind).metric
 
     @property
     def duration(self) -> float | None:
@@ -115,10 +117,6 @@ class RunRecord:
         """Its problems, each of which names its folder or a file in it."""
         folder = str(self.folder)
         return [problem if problem.startswith(folder) else f"{folder}: {problem}" for problem in self.problems]
-
-    def _setting(self, table: str, name: str) -> str:
-        values = self.config.get(table)
-        return str(values.get(name, ""))[:WORD] if isinstance(values, Mapping) else ""
 
 
 def gather(roots: Iterable[Path]) -> list[RunRecord]:
@@ -156,7 +154,7 @@ def _read(run: Run) -> RunRecord:
     try:
         record = replace(record, known=run.config)
     except (RunError, TypeError, AttributeError) as error:
-        if OWN_MODEL not in run.tables:
+        if OWN_MODEL not in run.tables and not missing_code(run.path, run.tables):
             problems.append(
                 f"this version of rru does not know these settings (config.toml): {error.__cause__ or error}"
             )
@@ -169,6 +167,7 @@ def _read(run: Run) -> RunRecord:
             record = replace(record, status=RunStatus(str(content["status"])))
     except (FileError, OSError) as error:
         problems.append(str(error))
+    record = replace(record, named_metric=_named_metric(run.tables, content or {}))
     try:
         record = replace(record, environment=run.environment() or {})
         record = replace(record, details=run.details(), data_json=about_data(run.path))
@@ -179,6 +178,18 @@ def _read(run: Run) -> RunRecord:
         record = _with_result(record, content, problems)
     music = tuple(files_in(run.path / "music", ".png", ".wav"))
     return replace(record, problems=tuple(problem[:SENTENCE] for problem in problems), music=music)
+
+
+def _named_metric(tables: Mapping[str, Any], result: Mapping[str, Any]) -> Metric | None:
+    """Return the metric in result.json, that of a user's own model, or that of a data set of the catalogue."""
+    metrics = {kind.metric.key: kind.metric for kind in KINDS.values()}
+    if not {"metric", "higher_is_better"} & set(wrong_values(result)) and "metric" in result:
+        name = result["metric"][:WORD]
+        return metrics.get(name) or Metric(name, name, result.get("higher_is_better", False))
+    if name := word(tables, OWN_MODEL, "metric")[:WORD]:
+        return Metric(name, name)
+    task = word(tables, "task", "name")
+    return kind_of(CATALOGUE[task].kind).metric if task in CATALOGUE and "data" not in tables else None
 
 
 def _with_metrics(record: RunRecord, run: Run, problems: list[str]) -> RunRecord:

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rru.kinds import KINDS
+from rru import kinds
+from rru.kinds import FILES, KINDS
 from rru.nn import cell_names, layer_class
 from rru.settings.cells import PAPER_CELLS
 
@@ -26,6 +27,15 @@ def source(cell: str) -> bytes | None:
     try:
         return Path(inspect.getfile(layer_class(cell))).read_bytes()
     except (OSError, TypeError):  # defined in an interactive session
+        return None
+
+
+def kind_source(kind: str) -> bytes | None:
+    """Return the file that registers a user's kind of data; None for the package's kinds, or if there is no file."""
+    path = FILES[kind]
+    try:
+        return None if path == Path(kinds.__file__) else path.read_bytes()
+    except OSError:  # defined in an interactive session
         return None
 
 
@@ -55,7 +65,7 @@ def load(path: Path | str | None = None) -> None:
     name = os.environ.get(VARIABLE, "") if path is None else str(path)
     if not name:
         return
-    file = Path(name).resolve()
+    file = Path(os.path.abspath(name))  # a download of the Hugging Face Hub is a link to a file without suffix
     module = f"rru_own_{file.stem}"
     if getattr(sys.modules.get(module), "__file__", None) == str(file):
         return

@@ -10,7 +10,8 @@ details.json     what the report shows of the test split besides scores, such as
 result.json      the result, once the run has ended
 vocabulary.json  the vocabulary, for tasks on text
 data.json        what is known about the user's own data, so that the model can be used when the data is gone
-cell.py          a copy of the user cell's source, for comparison; never run
+cell.py          a copy of the file of a user's cell, to compare it and to load the model elsewhere; not run
+kind.py          the same of a user's kind of data
 lock             held by the process that trains
 ```
 
@@ -34,6 +35,7 @@ from rru.settings import Config, toml
 from rru.training.checkpoint import MODEL, Checkpoints, pack, unpack
 from rru.training.environment import environment
 from rru.training.errors import RunError
+from rru.training.own_code import missing_code
 from rru.training.result import REMOVE, Result
 from rru.training.run_files import (
     CONFIG,
@@ -87,7 +89,7 @@ class Run:
         try:
             return Config.of(self.tables)
         except ValueError as error:
-            raise RunError(f"{self.path / CONFIG}: {error}") from error
+            raise RunError(missing_code(self.path, self.tables) or f"{self.path / CONFIG}: {error}") from error
 
     @classmethod
     def create(cls, path: Path | str, config: Tabled) -> Self:

@@ -11,8 +11,8 @@ from torch import nn
 
 from rru import tasks
 from rru.data import OwnData
-from rru.files import FileError, read_file, write_file
-from rru.settings import Config, toml, user_cells
+from rru.files import FileError, write_file
+from rru.settings import Config, toml
 from rru.settings.tables import OptimiserSettings
 from rru.tasks import Task
 from rru.training.checkpoint import limited
@@ -22,9 +22,10 @@ from rru.training.errors import RunError
 from rru.training.events import Ended, Watch
 from rru.training.folder import Run
 from rru.training.loop import train
+from rru.training.own_code import check_own_code, write_own_code
 from rru.training.radam import RAdam
 from rru.training.result import Result
-from rru.training.run_files import ABOUT_DATA, ABOUT_LIMIT, CELL, LIMIT, VOCABULARY, about_data, has_config
+from rru.training.run_files import ABOUT_DATA, ABOUT_LIMIT, VOCABULARY, about_data, has_config
 
 Place = Path | str | None
 
@@ -138,7 +139,7 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
     run = Run(folder)
     if not run.best_epochs:
         raise RunError(f"{folder}: has no weights yet: no epoch has finished")
-    _check_cell(run)
+    check_own_code(run.path, run.config)
     with denormals_flushed():  # as in training
         parts = assemble(run.config, data_dir, device)
         parts.model.load_state_dict(run.best(run.best_epochs[-1], limited(parts.model.state_dict())))
@@ -158,7 +159,7 @@ def _ended(run: Run, watch: Watch | None) -> Result | None:
 
 
 def _write_companions(run: Run, parts: Assembled) -> None:
-    """Write the files needed to interpret the weights: vocabulary, facts about the user's data, user cell's source."""
+    """Write the files needed to interpret the weights: vocabulary, facts about the user's data, user's code."""
     vocabulary = getattr(parts.task, "vocabulary", None)
     if vocabulary is not None and not (run.path / VOCABULARY).exists():
         vocabulary.save(run.path / VOCABULARY)
@@ -170,9 +171,7 @@ def _write_companions(run: Run, parts: Assembled) -> None:
             many = f"{ABOUT_DATA} would have {len(content)} bytes; at most {ABOUT_LIMIT} are allowed"
             raise RunError(f"{parts.data.path}: has too many or too long names of series or classes: {many}")
         write_file(run.path / ABOUT_DATA, content)
-    source = user_cells.source(run.config.model.cell)
-    if source is not None and not (run.path / CELL).exists():
-        write_file(run.path / CELL, source)
+    write_own_code(run.path, run.config)
 
 
 def _existing_run(folder: Path, config: Config) -> Run | None:
@@ -183,7 +182,7 @@ def _existing_run(folder: Path, config: Config) -> Run | None:
     if run.config.id != config.id:
         differ = toml.differences(run.config.tables(), config.tables())
         raise RunError(f"{folder}: holds a run with other settings ({differ}); choose another folder")
-    _check_cell(run)
+    check_own_code(run.path, run.config)
     return run
 
 
@@ -193,14 +192,4 @@ def _check_data(run: Run, data: OwnData) -> None:
     if not isinstance(counts, dict) or any(count != now.get(name) for name, count in counts.items()):
         raise RunError(
             f"{run.path}: an earlier version of rru split its data differently; train it again in another folder"
-        )
-
-
-def _check_cell(run: Run) -> None:
-    """Check that the source of a user cell has not changed since the run began."""
-    source, copy = user_cells.source(run.config.model.cell), run.path / CELL
-    if source is not None and copy.exists() and read_file(copy, LIMIT) != source:
-        raise RunError(
-            f"{run.path}: the cell's file has changed since this run started (the original is {copy}); "
-            "choose another folder, or remove this one to start again"
         )

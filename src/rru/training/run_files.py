@@ -24,6 +24,7 @@ VOCABULARY = "vocabulary.json"
 ABOUT_DATA = "data.json"
 DETAILS = "details.json"
 CELL = "cell.py"
+KIND = "kind.py"
 EXPORT_CONFIG = "config.json"
 ERROR = "error.txt"
 """Written by plans: the error of the last attempt."""
@@ -112,6 +113,13 @@ def read_tables(folder: Path) -> toml.Tables:
         return tomllib.loads(read_file(path, LIMIT).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: cannot be read ({error})") from error
+
+
+def word(tables: Mapping[str, object], table: str, name: str) -> str:
+    """Return a setting of unchecked tables if it is a text; else an empty one."""
+    values = tables.get(table)
+    value = values.get(name) if isinstance(values, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, object] | None:

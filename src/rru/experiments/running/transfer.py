@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 
 from rru.files import MANIFEST, own_folder, read_file, walk, write_file, write_folder
 from rru.training import RunError
-from rru.training.run_files import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR, METRICS, RESULT, VOCABULARY
+from rru.training.run_files import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR, KIND, METRICS, RESULT, VOCABULARY
 
 # config.toml and lock are never sent: each folder has its own. What users put beside these files stays as it is.
-_FILES = (ENVIRONMENT, METRICS, RESULT, DETAILS, VOCABULARY, ABOUT_DATA, CELL, ERROR)
+_FILES = (ENVIRONMENT, METRICS, RESULT, DETAILS, VOCABULARY, ABOUT_DATA, CELL, KIND, ERROR)
 _FOLDERS = ("best", "checkpoint")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*){0,2}")
 MAX_FILE_SIZE = 8 << 30  # bytes of a file: weights that fit a machine
