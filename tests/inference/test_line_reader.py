@@ -1,6 +1,7 @@
 """`rru stream`: a model reads line by line as it would read the whole."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from rru.cli.commands import app
 from rru.data.vocabulary import Vocabulary
 from rru.inference import LineReader, load
+from rru.settings import presets
 from rru.training import RunError
 
 
@@ -54,14 +56,36 @@ def test_notes_are_read_and_expected_by_their_midi_numbers(music):
             reader.read(wrong)
 
 
+def test_a_joint_output_expects_notes_as_often_as_it_samples_them(joint):
+    reader = LineReader(joint)
+    chord = torch.zeros(1, 1, 88)
+    chord[0, 0, [39, 43, 46, 51]] = 1
+    lines = [reader.read("60 64 67 72") for _ in range(3)]
+    with torch.no_grad():
+        conditions = joint.model(chord.repeat(3, 1, 1))[0][-1]
+        often = joint.model.head.sample(conditions.expand(4000, -1), torch.Generator().manual_seed(1)).mean(0)
+    expected = {int(note): int(chance) for note, chance in re.findall(r"(\d+) (\d+)%", lines[-1])}
+    assert len(expected) > 3
+    for key, chance in enumerate(often.tolist()):
+        assert 100 * chance == pytest.approx(expected.get(21 + key, 2.5), abs=6)
+    again = LineReader(joint)
+    assert [again.read("60 64 67 72") for _ in range(3)] == lines
+
+
 def test_runs_that_cannot_be_streamed_say_why(untrained_run):
-    with pytest.raises(RunError, match="joint output"):
-        LineReader(load(untrained_run("bach", "rru", None, ["output=nade"])))
     with pytest.raises(
         RunError,
         match=r"`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`",
     ):
         LineReader(load(untrained_run("mnist", "rru")))
+
+
+def test_the_model_of_the_demo_is_streamed(untrained_run):
+    config = presets.load("bach", "rru", "demo")
+    run = untrained_run("bach", "rru", None, [f"output={config.task.output}"])
+    ran = CliRunner().invoke(app, ["stream", str(run)], input="60 64 67\n\n62 65\n")
+    assert (ran.exit_code, len(ran.stdout.splitlines())) == (0, 3)
+    assert ran.stdout.startswith("next ")
 
 
 def test_the_command_answers_each_line_and_names_a_wrong_one(words, music):

@@ -11,10 +11,10 @@ from rru.inference.classifying import ranked
 from rru.inference.trained import Trained
 from rru.kinds import kind_of
 from rru.tasks import JointHead, LayerState
-from rru.training import RunError
 
 SHOWN = 3  # tokens or classes
 MIN_SHOWN = 0.05  # probability of a note that is shown
+SAMPLES = 1000  # chords: a joint output has no closed form for the probability of a note
 
 
 class LineReader:
@@ -25,8 +25,6 @@ class LineReader:
 
     def __init__(self, trained: Trained) -> None:
         trained.check_command("stream")
-        if isinstance(trained.model.head, JointHead):
-            raise RunError(f"{trained.path}: `stream` needs independent keys, this run has a joint output")
         self.trained, self._kind = trained, kind_of(trained.kind)
         readers = {"write": self._text, "compose": self._notes, "classify": self._class}
         self._read = readers[self._kind.commands[0]]
@@ -82,9 +80,16 @@ class LineReader:
                 wanted = f"MIDI notes from {LOWEST_NOTE} to {LOWEST_NOTE + KEYS - 1}"
                 raise ValueError(f"must have {wanted} separated by spaces, got {field[:80]!r}")
             keys[0, 0, int(field) - LOWEST_NOTE] = 1
-        chances = self._run(keys)[0, 0].sigmoid()  # (88,)
+        chances = self._chances(self._run(keys)[0])  # (88,)
         likely = [key for key in chances.argsort(descending=True).tolist() if chances[key] >= MIN_SHOWN]
         return f"next {_listed([str(LOWEST_NOTE + key) for key in likely], chances[likely].tolist())}"
+
+    def _chances(self, outputs: Tensor) -> Tensor:
+        """Return how probable each key is at the next step, (88,), from the model's outputs, (1, c)."""
+        head = self.trained.model.head
+        if not isinstance(head, JointHead):
+            return outputs[0].sigmoid()
+        return head.sample(outputs.expand(SAMPLES, -1), torch.Generator().manual_seed(0)).mean(0)
 
 
 def _listed(names: list[str], chances: list[float]) -> str:
