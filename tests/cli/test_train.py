@@ -47,6 +47,14 @@ def test_the_same_command_again_shows_the_same_result_and_trains_nothing(rru_com
     assert first.output.splitlines()[-3].startswith("test ")
 
 
+def test_the_result_names_the_threads_that_it_was_trained_with(rru_command):
+    """Not those of the command that shows it."""
+    rru_command(*smoke("--run-dir", "one", "--threads", "2"))
+    assert (
+        rru_command(*smoke("--run-dir", "one", "--threads", "1")).output.splitlines()[-2].endswith(", with 2 threads")
+    )
+
+
 def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
     for seed in (0, 1):
         assert rru_command(*smoke("--seed", seed)).exit_code == 0

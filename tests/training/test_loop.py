@@ -237,8 +237,9 @@ def test_changed_thread_count_is_reported(tmp_path):
     events = []
     train_in(tmp_path / "run", watch=events.append, stop=lambda: True)
     assert [event.message for event in events if isinstance(event, Notice)] == [
-        "resuming with 2 threads instead of 1: results may differ in the last digits"
+        "resuming with 2 threads instead of 1: the result may differ, at first in the last digits"
     ]
+    assert Run(tmp_path / "run").threads() == [1, 2]
 
 
 class TestWatching:

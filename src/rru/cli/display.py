@@ -1,7 +1,7 @@
 """Show training: bars in a terminal, else one line per epoch."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich import progress
@@ -14,7 +14,7 @@ from rich.text import Text
 from rru.cli.console import Bars, err, line, warn
 from rru.report.formatting import clock, counted, duration, score
 from rru.tasks import verdict
-from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped
+from rru.training import Ended, Evaluated, Event, Notice, Result, Run, Started, Stepped
 
 MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
 
@@ -163,8 +163,14 @@ def show_result(result: Result, folder: Path) -> None:
     if text := verdict(result.test):
         line(text)
     best = f", best after epoch {result.best_epoch}" if result.best_epoch else ""
-    line(f"{counted(result.epochs, 'epoch')}{best}; {counted(result.steps, 'step')} in {duration(seconds(result))}")
+    took = f"{counted(result.steps, 'step')} in {duration(seconds(result))}{_threads(Run(folder).threads())}"
+    line(f"{counted(result.epochs, 'epoch')}{best}; {took}")
     line(f"run folder: {folder}")
+
+
+def _threads(numbers: Sequence[int]) -> str:
+    """Return with how many threads a run was trained: its result depends on it."""
+    return f", with {', then '.join(map(str, numbers))} thread{'s' * (numbers[-1] != 1)}" if numbers else ""
 
 
 def seconds(result: Result) -> float:

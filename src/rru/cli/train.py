@@ -34,9 +34,14 @@ Preset = Annotated[
         "data: auto (chosen by its size) or smoke. Default: paper or auto."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same result.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Random seed. The same seed gives the same result, with as many threads.")
+]
 Device = Annotated[str, typer.Option(help="The device to use: cpu, cuda, cuda:1, ...")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. Default: torch's choice.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of CPU threads. Another number changes results. Default: torch's choice."),
+]
 RunPlace = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `rru runs` lists them.")]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]
 Root = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="The folder that all runs are in.")]
@@ -49,7 +54,8 @@ def train(
     cell: Cell = "rru",
     preset: Preset = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed. The same seed gives the same result. Default: 0.")
+        int | None,
+        typer.Option(min=0, help="Random seed. The same seed gives the same result, with as many threads. Default: 0."),
     ] = None,
     changes: Annotated[
         list[str] | None,

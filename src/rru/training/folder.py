@@ -47,6 +47,7 @@ from rru.training.run_files import (
     RESULT,
     RESUMED_LIMIT,
     Epoch,
+    count,
     is_export,
     read_lines,
     read_object,
@@ -162,6 +163,17 @@ class Run:
     def environment(self) -> dict[str, object] | None:
         """Return the content of env.json; None if there is none."""
         return read_object(self.path / ENVIRONMENT)
+
+    def threads(self) -> list[int]:
+        """Return the numbers of threads that it was trained with, in order; empty if env.json does not say."""
+        try:
+            known = self.environment() or {}
+        except RunError:
+            return []
+        noted = known.get("history")
+        entries = [known, *(noted if isinstance(noted, list) else [])]
+        numbers = [count(entry["threads"]) for entry in entries if isinstance(entry, dict) and "threads" in entry]
+        return [number for number in numbers if number is not None]
 
     def note_environment(self, epoch: int, step: int) -> dict[str, object]:
         """Add what has changed since the run was begun or last resumed to the `history` in env.json.

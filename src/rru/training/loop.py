@@ -161,7 +161,7 @@ class _Loop:
             changed_parts = self.run.note_environment(self.progress.epoch, self.progress.step)
             if named := [name for name in ("versions", "cpu", "accelerator") if name in changed_parts]:
                 self._tell(Notice(f"resuming with different {' and '.join(named)}; env.json records both"))
-        digits = "results may differ in the last digits"
+        digits = "the result may differ, at first in the last digits"
         self._compare(checkpoint, "threads", torch.get_num_threads(), digits)
         self._compare(checkpoint, "processes", self.processes.count, f"{digits}, and dropout masks differ")
 
