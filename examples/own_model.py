@@ -27,8 +27,8 @@ class Adder(nn.Module):
         self.head = nn.Linear(32, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        output, _ = self.layer(x)  # (B, T, 32)
-        return self.head(output[:, -1]).squeeze(-1)  # (B,)
+        _, state = self.layer(x)  # (1, B, 32); of a whole sequence, use the state, not the last output
+        return self.head(state[-1]).squeeze(-1)  # (B,)
 
 
 def batches(count: int, seed: int) -> DataLoader:

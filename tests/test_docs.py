@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import rru
 from rru import report
 from rru.cli.commands import app
+from rru.experiments.search.study import Study
 from rru.nn import registry
 from rru.scan import operator
 from rru.settings import presets
@@ -96,6 +97,17 @@ def test_every_command_has_the_options_shown(arguments):
 def test_quick_commands_run(arguments):
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
+
+
+def test_a_study_is_where_the_document_says(tmp_path):
+    (shown,) = re.findall(r"`runs/(bach/\S+)/study\.journal`", (ROOT / "docs" / "tuning.md").read_text())
+    assert Study("bach", "rru", "smoke", root=tmp_path).folder == tmp_path / shown
+
+
+def test_no_document_installs_rru_from_pypi_where_it_is_not():
+    for document in [each for each in DOCUMENTS if each.name != "CHANGELOG.md"]:
+        lines = re.findall(r"^pip install .*$", document.read_text(), re.MULTILINE)
+        assert all(re.search(r" \.($| )| '\.\[|--find-links", line) for line in lines)
 
 
 def test_the_readme_shows_the_drop_in():

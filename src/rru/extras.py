@@ -1,4 +1,4 @@
-"""Optional packages: `pip install rru` installs what layers need, extras such as `rru[train]` the rest."""
+"""Optional packages: without extras, pip installs what layers need; extras such as `rru[train]` add the rest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -16,8 +16,7 @@ def test_section_has_counts_licence_and_citation(name: str) -> None:
     card = DOCUMENT.split(f"### {name}: {this.title}\n")[1].split("\n### ")[0]
     rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", card, re.MULTILINE))
     assert rows.pop("cite") == this.citation
-    licence = rows.pop("licence")
-    assert licence == this.licence or this.embedded  # the document says more about the embedded one
+    assert rows.pop("licence") == this.licence
     counts = {what: value if isinstance(value, list) else [value] for what, value in this.statistics.items()}
     expected = {
         what.replace("_", " "): " / ".join(f"{number:,}" for number in numbers)
