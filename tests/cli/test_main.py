@@ -10,7 +10,11 @@ import pytest
 import rru
 from tests.test_packaging import run_without
 
-START = "import sys; sys.argv[1:] = {!r}; print('started', flush=True); from rru.cli import main; main()"
+START = """import sys; sys.argv[1:] = {!r}
+from rru.cli import interrupts, main
+install = interrupts.end_silently
+interrupts.end_silently = lambda: (install(), print('started', flush=True))
+main()"""  # before, Python itself starts, and Ctrl-C is its matter
 DELAYS = {"--version": (0.02, 0.06), "runs": (0.1, 0.7, 1.5), "stream": (0.02, 0.3, 1, 2)}
 
 
