@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
 from rru.data import DataError
+from rru.data.spelling import command_spelling
 from rru.extras import MissingExtraError
 from rru.files import FileError
 from rru.settings import user_cells
@@ -23,7 +24,8 @@ err = Console(stderr=True, highlight=False, emoji=False)
 def plain_errors() -> Iterator[None]:
     """On an error, print only its message and exit with code 1; after Ctrl-C, exit with 130."""
     try:
-        yield
+        with command_spelling():
+            yield
     except KeyboardInterrupt:
         err.print("stopped", style="red")
         raise typer.Exit(130) from None

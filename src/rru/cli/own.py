@@ -9,11 +9,11 @@ import typer
 
 from rru.cli.console import line, warn
 from rru.cli.options import spread
-from rru.data import CATALOGUE, DataError, OwnData, from_path
+from rru.data import OwnData, from_path
+from rru.data.own.detect import set_or_path
 from rru.kinds import reading_options
 from rru.nn.options import Declared
 from rru.settings import Config
-from rru.suggestions import did_you_mean
 
 PANEL = "Your own data"
 _BY = Annotated[
@@ -54,22 +54,14 @@ class Given:
         return words
 
     def task(self, name: str) -> str | OwnData:
-        """Return the task of a command: the name of a data set, or the own data in a file or folder, which is printed.
-
-        A name of the catalogue is a file only if it is written with a folder or a suffix, such as ./bach or bach.txt.
-        """
-        path = Path(name).expanduser()
-        if name in CATALOGUE:
-            if path.exists():
-                warn(f"using the data set {name}; write ./{name} to use the file or folder of that name")
-            self.refuse(name)
-            return name
-        if path.exists():
-            return shown_data(path, self.options)
-        if path.suffix or "/" in name:
-            raise DataError(path, "does not exist")
-        hint = did_you_mean(name, CATALOGUE)
-        raise ValueError(f"TASK must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+        """Return the task of a command: the name of a data set, or the own data in a place, which is printed."""
+        task = set_or_path(name)
+        if isinstance(task, Path):
+            return shown_data(task, self.options)
+        if Path(name).expanduser().exists():
+            warn(f"using the data set {name}; write ./{name} to use the file or folder of that name")
+        self.refuse(name)
+        return task
 
     def refuse(self, name: str) -> None:
         """Raise ValueError if an option was given that only own data has."""

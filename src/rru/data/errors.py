@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rru.data.spelling import option
+
 if TYPE_CHECKING:
     from rru.data.catalogue import DataSet
 
@@ -44,5 +46,5 @@ class MissingData(DataError):  # noqa: N818 (the name says what is wrong)
             folder,
             f"the data set {data_set.name!r} ({data_set.title}) is not in this folder.\n"
             f"Download it:  rru data fetch {data_set.name}\n"
-            f"or put the files there yourself (set the folder with --data-dir or RRU_DATA_DIR):\n{wanted}",
+            f"or put the files there yourself (set the folder with {option('data_dir')} or RRU_DATA_DIR):\n{wanted}",
         )

@@ -270,9 +270,9 @@ def test_bad_input_is_refused_in_one_line_and_leaves_nothing_behind(tmp_path):
 
 
 def test_an_option_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="--grid is not for text by characters such as"):
+    with pytest.raises(ValueError, match=r"^grid is not for text by characters such as"):
         from_path(own_files.text(tmp_path / "a.txt"), grid=4)
-    with pytest.raises(ValueError, match="--vocabulary is not for sequences"):
+    with pytest.raises(ValueError, match=r"^vocabulary is not for sequences"):
         from_path(own_files.gestures(tmp_path / "g.csv"), label="kind", sequence="id", vocabulary=50)
 
 

@@ -143,7 +143,7 @@ def test_files_to_validate_and_test_on_continue_the_series(tmp_path):
     assert (own.load().values == WAVE).all()
     with pytest.raises(DataError, match="must begin after"):
         from_csv(files["valid"], target="load", horizon=2, test=files["train"]).load()
-    with pytest.raises(DataError, match="needs --test too"):
+    with pytest.raises(DataError, match="needs test too"):
         from_csv(files["train"], target="load", horizon=5, valid=files["valid"]).load()
 
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_forecast_is_refused_in_one_line(tmp_path, lines, options
 
 def test_several_series_without_an_id_are_guessed(tmp_path):
     rows = sorted(f"{day},{place}" for place in "ab" for day in days(WAVE))
-    with pytest.raises(DataError, match=r"twice; are these several series\? Give --id place"):
+    with pytest.raises(DataError, match=r"twice; are these several series\? Give id='place'"):
         load(tmp_path, ["day,load,place", *rows]).load()
 
 

@@ -12,6 +12,7 @@ from rru.data.errors import DataError
 from rru.data.own.scaling import JSON, ColumnScale
 from rru.data.own.table import Column, Table
 from rru.data.own.times import Frequency, Times, calendar, frequency_of, parse
+from rru.data.spelling import option
 
 TIME_NAMES = ("date", "time", "datetime", "timestamp", "year", "day", "ds", "t")
 ALL = "all"
@@ -207,5 +208,5 @@ def _frequency(table: Table, time: str, id_name: str | None) -> Frequency:
     if frequency is None:
         steps = np.diff(times).astype("timedelta64[s]")
         uneven = f"has uneven times (from {steps.min()} to {steps.max()} apart)"
-        raise DataError(table.path, f"column {time!r} {uneven}; give --frequency, such as h or D, to average")
+        raise DataError(table.path, f"column {time!r} {uneven}; give {option('frequency')}, such as h or D, to average")
     return frequency

@@ -12,12 +12,14 @@ data.from_folder("reviews/")  # one sub-folder for each class
 
 from pathlib import Path
 
+from rru.data.catalogue import CATALOGUE
 from rru.data.errors import DataError
 from rru.data.own import OwnData
 from rru.data.own.formats import FORMATS, Candidate, Options, format_of
 from rru.data.own.source import check_place, files_below
 from rru.data.own.table import listed, read_table
-from rru.suggestions import choice
+from rru.data.spelling import in_command, option
+from rru.suggestions import choice, did_you_mean
 
 Place = Path | str
 TABLES = (".csv", ".tsv", ".tab", ".parquet")
@@ -153,6 +155,23 @@ def from_path(path: Place, **options: object) -> OwnData:
     return own_data(choice("by", str(given.pop("by", BY[0])), BY), path, given)
 
 
+def set_or_path(name: str) -> str | Path:
+    """Return what a user means by a name: a data set of the catalogue, or a file or folder that exists.
+
+    A name of the catalogue is a file only if it is written with a folder or a suffix, such as ./bach or bach.txt.
+    """
+    path = Path(name).expanduser()
+    if name in CATALOGUE:
+        return name
+    if path.exists():
+        return path
+    if path.suffix or "/" in name:
+        raise DataError(path, "does not exist")
+    what = "TASK" if in_command() else "task"
+    hint = did_you_mean(name, CATALOGUE)
+    raise ValueError(f"{what} must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+
+
 def own_data(kind: str, path: Place, options: Options) -> OwnData:
     """Make an `OwnData` of a kind.
 
@@ -166,7 +185,7 @@ def own_data(kind: str, path: Place, options: Options) -> OwnData:
     places |= {split: Path(given.pop(split)).expanduser() for split in ("valid", "test") if split in given}
     for name in given:
         if name not in form.options:
-            raise ValueError(f"--{name.replace('_', '-')} is not for {form.title} such as {path}")
+            raise ValueError(f"{option(name)} is not for {form.title} such as {path}")
     completed = form.complete(places["train"], given)
     for place in places.values():
         check_place(place)
@@ -194,10 +213,13 @@ def unclear(path: Path, options: Options) -> Exception:
     """Return the error for a table of which the options do not say what to do with it."""
     for name in SERIES_OPTIONS:
         if name in options:
-            return ValueError(f"--{name} is not for a table without --target such as {path}")
+            return ValueError(f"{option(name)} is not for a table without {option('target')} such as {path}")
+    between = " " if in_command() else ", "
+    target, horizon = option("target", "COLUMN"), option("horizon", "STEPS")
+    text, label, sequence = (option(name, "COLUMN") for name in ("text", "label", "sequence"))
     return DataError(
         path,
         f"is a table with the columns {listed(read_table(path).names, 12)}; say what to do with it: "
-        "--target COLUMN --horizon STEPS to forecast, --text COLUMN --label COLUMN or --label COLUMN --sequence COLUMN "
-        "to classify, or --by characters to read it as text",
+        f"{target}{between}{horizon} to forecast, {text}{between}{label} or {label}{between}{sequence} to classify, "
+        f"or {option('by', 'characters')} to read it as text",
     )

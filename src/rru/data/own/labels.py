@@ -15,6 +15,7 @@ from rru.data.own.data_json import LabelFacts, Statistics
 from rru.data.own.splits import copy_notes, described, slashed, stratified
 from rru.data.own.table import listed
 from rru.data.sets import SPLITS
+from rru.data.spelling import option
 
 if TYPE_CHECKING:
     from rru.data.own import OwnData
@@ -76,7 +77,8 @@ def divided(own: "OwnData", items: Mapping[str, Items[Content]]) -> dict[str, It
         if new := sorted(set(some.labels) - set(parts["train"].labels)):
             raise DataError(place, f"has the class {new[0]!r}, which is not in {own.path}")
         if not some.contents:
-            raise DataError(place, f"has too few of each class: none is left for {split}; give a file with --{split}")
+            advice = f"give a file with {option(split)}"
+            raise DataError(place, f"has too few of each class: none is left for {split}; {advice}")
     return parts
 
 
@@ -88,8 +90,8 @@ def _check_classes(own: "OwnData", items: Items[Content]) -> None:
     if len(classes) < 2:
         raise DataError(own.path, f"must have at least two classes in {where}, got only {classes[0]!r}")
     if len(classes) > min(MAX_CLASSES, count // 2):
-        many = f"{len(classes):,} different values in {count:,} items"
-        raise DataError(own.path, f"must have classes in {where}, got {many}; to predict numbers, use --target")
+        many = f"{len(classes):,} different values in {count:,} items; to predict numbers, use {option('target')}"
+        raise DataError(own.path, f"must have classes in {where}, got {many}")
 
 
 def label_facts(

@@ -24,6 +24,7 @@ from rru.data.own.formats import Candidate, Format
 from rru.data.own.source import files_below
 from rru.data.own.splits import by_content, copy_notes, described, slashed
 from rru.data.sets import KEYS, SPLITS
+from rru.data.spelling import option
 from rru.data.streams import check_zip_directory, data_errors, read_file
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ def _recognise(candidate: Candidate) -> bool:
     if candidate.start == b"MThd":
         raise DataError(path, "is one MIDI file; give a folder with several, to train on some and test on others")
     if path.suffix.lower() in SUFFIXES[:2] and "by" not in candidate.options:
-        raise DataError(path, "is not a MIDI file, though it is named like one; give --by characters if it is a text")
+        advice = f"give {option('by', 'characters')} if it is a text"
+        raise DataError(path, f"is not a MIDI file, though it is named like one; {advice}")
     return candidate.start == b"PK\3\4"
 
 

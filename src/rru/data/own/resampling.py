@@ -11,6 +11,7 @@ from rru.data.own.columns import Layout, times_of
 from rru.data.own.scaling import Values, carried
 from rru.data.own.table import Table
 from rru.data.own.times import Times, calendar
+from rru.data.spelling import option
 
 MAX_SERIES = 5000
 MAX_STEPS = 20_000_000  # with gaps filled
@@ -172,7 +173,7 @@ def _check_order(table: Table, layout: Layout, rows: NDArray[np.int64], times: T
     if (steps == 0).any():
         row = int(rows[int((steps == 0).argmax()) + 1])
         ids = [each.name for each in table if each.kind == "category" and each.name != layout.id]
-        several = f"; are these several series? Give --id {ids[0]}" if ids and layout.id is None else ""
+        several = f"; are these several series? Give {option('id', ids[0])}" if ids and layout.id is None else ""
         reason = f"column {layout.time!r} has {column.cells[row]} twice{several or '; keep one of them'}"
         raise column.error(row, reason)
 

@@ -20,6 +20,7 @@ from rru.data.own.labels import Items, divided, label_facts
 from rru.data.own.scaling import ColumnScale
 from rru.data.own.table import Table, listed, read_table
 from rru.data.sets import SPLITS, LabelledSequences, Sequences
+from rru.data.spelling import option
 
 if TYPE_CHECKING:
     from rru.data.own import OwnData
@@ -104,7 +105,8 @@ def sequence_columns(table: Table, options: Options) -> SequenceColumns:
     else:
         names = tuple(column.name for column in table if column.kind == "number" and column.name not in special)
     if not names or (wide and len(names) < 2):
-        advice = "or name the column that tells sequences apart with --sequence" if wide else "see --columns"
+        apart = f"or name the column that tells sequences apart with {option('sequence')}"
+        advice = apart if wide else f"see {option('columns')}"
         raise DataError(table.path, f"must have columns with numbers beside {', '.join(special)}; {advice}")
     return SequenceColumns(names, wide)
 

@@ -27,6 +27,7 @@ from rru.data.own.scaling import (
 from rru.data.own.splits import slashed
 from rru.data.own.table import listed, read_table
 from rru.data.sets import SPLITS, Series
+from rru.data.spelling import option
 
 if TYPE_CHECKING:
     from rru.data.own import OwnData
@@ -103,7 +104,7 @@ def _joined(own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]]) ->
     """Return every series with where its parts begin: where the user's files end, else the last tenths; and notes."""
     joined, notes, horizon = list[SplitSeries](), list[str](), int(own.options["horizon"])
     if "valid" in parts and "test" not in parts:
-        raise DataError(own.places["valid"], "of series needs --test too: the test comes after validation in time")
+        raise DataError(own.places["valid"], f"of series needs {option('test')} too: the test comes after it in time")
     for name, series in parts["train"].items():
         held = max(len(series.values) // 10, horizon)
         if own.missing and held > len(series.values) // 10:
@@ -170,7 +171,7 @@ def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ..
         notes.append(f"{layout.target!r} varies more where it is higher: the model sees its logarithm")
     used = {layout.target, layout.time, layout.id, *layout.past, *layout.known}
     if unused := [name for name in names if name not in used]:
-        advice = "to use them, give --columns, or --known if known in advance"
+        advice = "name them as columns, or as known if they are known in advance"  # notes are kept for both ways of use
         notes.append(f"columns not used: {listed(unused, 8)} ({advice})")
     return notes
 
@@ -181,7 +182,7 @@ def _recognise(candidate: Candidate) -> bool:
 
 def _complete(path: Path, options: Options) -> Options:
     if "horizon" not in options:
-        raise ValueError("--horizon must be given with --target: number of steps to forecast")
+        raise ValueError(f"{option('horizon')} must be given with {option('target')}: number of steps to forecast")
     for name in ("horizon", "season"):
         if options.get(name, 1) < 1:
             raise ValueError(f"{name} must be at least 1, got {options[name]}")

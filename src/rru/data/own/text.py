@@ -25,6 +25,7 @@ from rru.data.own.formats import Format, Options
 from rru.data.own.source import check_place, chunks, files_below, fingerprint
 from rru.data.own.splits import by_content, by_position, copy_notes, described, slashed
 from rru.data.sets import SPLITS
+from rru.data.spelling import option
 from rru.data.text import LINE_END
 from rru.data.vocabulary import UNKNOWN, Tokens, Vocabulary, tokens_of
 
@@ -154,7 +155,7 @@ def _pieces(parts: Iterable[ByteRange], whole_words: bool = False) -> Iterator[s
                 piece = decoder.decode(chunk)
             except UnicodeDecodeError as error:
                 at = done - len(decoder.getstate()[0]) + error.start
-                advice = "save it as UTF-8, for example with `iconv -f latin1 -t utf-8`, or read it --by bytes"
+                advice = f"save it as UTF-8, for example with `iconv -f latin1 -t utf-8`, or {_as_bytes()}"
                 raise DataError(path, f"is not UTF-8 text: {error.reason}; {advice}", f"offset {at}") from error
             tail += piece.removeprefix("\ufeff") if done == 0 else piece
             done += len(chunk)
@@ -174,7 +175,11 @@ def _check(chunk: bytes, path: Path, offset: int) -> None:
     if offset == 0 and chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError(path, "is UTF-16 text; save it as UTF-8, for example with `iconv -f utf-16 -t utf-8`")
     if (zero := chunk.find(b"\0")) >= 0:
-        raise DataError(path, "is binary, not text: it has a zero byte; read it --by bytes", f"offset {offset + zero}")
+        raise DataError(path, f"is binary, not text: it has a zero byte; {_as_bytes()}", f"offset {offset + zero}")
+
+
+def _as_bytes() -> str:
+    return f"read it with {option('by', 'bytes')}"
 
 
 def _joined(pieces: Iterable[Tokens], dtype: np.dtype[np.unsignedinteger]) -> Tokens:

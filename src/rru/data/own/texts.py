@@ -22,6 +22,7 @@ from rru.data.own.splits import slashed
 from rru.data.own.table import read_table
 from rru.data.own.text import SUFFIXES, VOCABULARY, frequent_words
 from rru.data.reviews import REVIEW_LIMIT, words_of
+from rru.data.spelling import option
 from rru.data.streams import decode_text, read_file
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def _recognise(candidate: Candidate) -> bool:
     path = candidate.path
     classes = list(dict.fromkeys(_labelled_files(path).values()))
     if len(classes) > 1 and set(classes) <= {"train", "valid", "test", "validation"}:
-        raise DataError(path, f"has sub-folders {', '.join(classes)}; give {path / 'train'} and --test {path / 'test'}")
+        splits = f"{path / 'train'} and {option('test', str(path / 'test'))}"
+        raise DataError(path, f"has sub-folders {', '.join(classes)}; give {splits}")
     return len(classes) > 1
 
 
