@@ -49,7 +49,7 @@ def test_it_is_recognised_and_described(tmp_path):
     assert own.facts.classes == ("down", "up")
     assert "waveforms with labels" in own.summary
     assert own.load().train.values.shape[1] == 1
-    with pytest.raises(ValueError, match="--grid is not for waveforms with labels"):
+    with pytest.raises(ValueError, match="grid is not for waveforms with labels"):
         data.from_path(tmp_path / "heart.wave", grid=2)
     (tmp_path / "bad.wave").write_text("up 1 2\nup one\n")
     with pytest.raises(data.DataError, match="line 2: must have a label and numbers"):

@@ -145,10 +145,10 @@ def test_coverage_is_the_share_of_values_inside_the_intervals(tmp_path):
 
         def forward(self, inputs, skip):
             batch = inputs.shape[1]
-            places = some._places["test"][:batch]
+            places = some._windows_of("test")[:batch]
             return torch.from_numpy(known(*places.T)), None
 
-    some._places["test"] = some._places["test"][:190]
+    some._places["test"] = some._windows_of("test")[:190]
     holder = Known()
     holder.register_parameter("parameter", torch.nn.Parameter(torch.zeros(1)))
     scores = some.evaluate(holder, "test")

@@ -20,7 +20,7 @@ from rru.data.own import OwnData, sequences, series, texts
 from rru.data.own import midi as own_midi
 from rru.data.own import text as own_text
 from rru.data.own.data_json import Facts
-from rru.data.own.detect import from_csv, from_folder, from_midi, from_path, from_text
+from rru.data.own.detect import from_csv, from_folder, from_frame, from_midi, from_path, from_text
 from rru.data.own.formats import FORMATS, Candidate, Format, format_of
 from rru.data.reviews import words_of
 from rru.data.sets import (
@@ -75,6 +75,7 @@ __all__ = [
     "find",
     "from_csv",
     "from_folder",
+    "from_frame",
     "from_midi",
     "from_path",
     "from_text",

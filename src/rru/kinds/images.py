@@ -2,19 +2,21 @@
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rru.data import SPLITS, DataError, images
+from rru.data import SPLITS, DataError, Images, LabelledImages, images
 from rru.data.own.data_json import Statistics
 from rru.data.streams import read_file
 from rru.extras import extra
 from rru.kinds.kind import Card, Kind, TrainedOn, probable_classes
+from rru.kinds.sources import Source, items_of, labelled, numbers_of
 from rru.tasks import ImageTask, Recurrent, TaskSettings
 from rru.tasks.classification import DIGITS, PIXELS, pixel_order
 
@@ -41,14 +43,32 @@ def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float:
     return float(settings.limited(statistics["images"][split], SPLITS[split]) * PIXELS)
 
 
-def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield the pixels of an image as a sequence, (784, 1, 1), from 0 to 1."""
-    grey = _grey_image(path)
-    pixels = np.asarray(grey, np.float32).reshape(-1) / 255
-    border = np.asarray(grey)[[0, -1]].mean() / 255
-    if border > 0.5:
-        pixels = 1 - pixels
-    yield "", torch.from_numpy(pixels[pixel_order(trained.settings.name)])[:, None, None]
+def _items(trained: TrainedOn, source: Source) -> Iterator[tuple[str, Tensor]]:
+    """Yield the pixels of an image file or of arrays (28, 28) as sequences, (784, 1, 1), from 0 to 1."""
+    given = [("", _grey_image(Path(source)))] if isinstance(source, Path | str) else items_of(source, 2)
+    for name, image in given:
+        pixels = _grey_levels(image) / 255
+        if pixels[[0, -1]].mean() > 0.5:  # dark on light
+            pixels = 1 - pixels
+        inputs = pixels.astype(np.float32).reshape(-1)[pixel_order(trained.settings.name)]
+        yield name, torch.from_numpy(inputs)[:, None, None]
+
+
+def _grey_levels(image: object) -> NDArray[np.float64]:
+    """Return an image as an array (28, 28) from 0 to 255."""
+    levels = numbers_of(image, (SIDE, SIDE), "an image")
+    if not 0 <= levels.min() <= levels.max() <= 255:
+        raise ValueError(f"an image must have values from 0 to 255, got {levels.min():g} to {levels.max():g}")
+    return levels
+
+
+def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -> Images:
+    """Read arrays (28, 28) from 0 to 255, light on dark, and their labels."""
+    if labels is None or isinstance(source, Path | str):
+        raise ValueError("images to evaluate on must be arrays (28, 28), given with labels: the digit of each")
+    items = labelled([_grey_levels(image) for _, image in items_of(source, 2)], labels)
+    part = LabelledImages(np.stack(items.contents).astype(np.uint8), items.indices(DIGITS).astype(np.uint8))
+    return Images(part, part, part)
 
 
 def _grey_image(path: Path) -> "Picture":
@@ -95,6 +115,7 @@ IMAGES = Kind(
     pipeline="image-classification",
     classes=DIGITS,
     items=_items,
+    read=_read,
     figure="confusion matrix",
     card_of=_card,
 )

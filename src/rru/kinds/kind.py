@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from torch import Tensor
 
-from rru.data import Facts, Format, OwnData, Vocabulary
+from rru.data import Facts, Format, Loaded, OwnData, Vocabulary
 from rru.data.own.data_json import LabelFacts, Statistics
 from rru.kinds.options import READING_OPTIONS
 from rru.kinds.sizes import CELLS, Tables, smoke
+from rru.kinds.sources import Source
 from rru.nn.options import Declared, declared
 from rru.tasks import Metric, Recurrent, Task, TaskSettings
 
@@ -73,7 +73,9 @@ class Kind:
     - `options`: declares the options in `format` that `ReadingOptions` does not have, as fields with an `Option`.
     - `vocabularies`: the kinds of vocabulary of its models; empty if inputs are not tokens.
     - `classes`: to classify, the names of the classes of the catalogue's data sets.
-    - `items`: to classify, yields name and inputs (T, 1, ...) of each item in a file.
+    - `items`: to classify, yields name and inputs (T, 1, ...) of each item in a file, a table or in memory.
+    - `read`: to evaluate, reads new data, with labels if they are given apart from it, as the task loads its own; every
+      split is the same.
     - `line`: to stream classes, returns the inputs (T, 1, ...) in a line of text; None if there is nothing in it.
     - `figure`: the figure that the report shows of a run's details, by its name in `rru.report`.
     - `reading`: what tells it from other kinds that the same file can be read as. Default: its name.
@@ -93,7 +95,8 @@ class Kind:
     options: type = object
     vocabularies: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
-    items: Callable[[TrainedOn, Path], Iterable[tuple[str, Tensor]]] | None = None
+    items: Callable[[TrainedOn, Source], Iterable[tuple[str, Tensor]]] | None = None
+    read: Callable[[TrainedOn, Source, Iterable[object] | None], Loaded] | None = None
     line: Callable[[TrainedOn, str], Tensor | None] | None = None
     figure: str = ""
     reading: str = ""

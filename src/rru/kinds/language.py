@@ -1,13 +1,19 @@
 """Language: text by characters, words or bytes, to predict and to write."""
 
+from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
+import numpy as np
+
+from rru.data import Text
 from rru.data.own import text
 from rru.data.own.data_json import Statistics
 from rru.data.vocabulary import MARKED_WORDS
 from rru.kinds import sizes
 from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
+from rru.kinds.sources import Source
 from rru.tasks import LanguageTask, Recurrent, WordTask
 
 INPUTS = "(steps, batch) int64, numbers of {} in vocabulary.json; logits are of the next {}"
@@ -61,9 +67,26 @@ def _smoke(statistics: Statistics) -> Tables:
     return {**sizes.smoke(statistics), "task": task, "model": sizes.smoke_tokens(statistics, 41)}
 
 
+def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -> Text:
+    """Read a text: a file, a folder of files, or a string."""
+    vocabulary, settings = trained.vocabulary, trained.settings
+    assert vocabulary is not None  # every model of text has one
+    if labels is not None or not isinstance(source, Path | str):
+        raise TypeError(f"text to evaluate on must be a file or a string, without labels; got {type(source).__name__}")
+    ends = settings.data_options.get("line_ends", False)
+    if isinstance(source, Path):
+        tokens = text.encoded(source, vocabulary, line_ends=ends)
+    else:
+        tokens = text.encoded_text(source, vocabulary, line_ends=ends)
+    if len(tokens) < 2:
+        raise ValueError(f"text to evaluate on must have at least two {vocabulary.kind}, got {len(tokens)}")
+    least = 1 + settings.context * settings.batch_size  # the task wants so many to train on, which it does not do here
+    return Text(np.resize(tokens, max(least, len(tokens))), tokens, tokens, vocabulary)
+
+
 _language = partial(
     Kind, noun="text", commands=("write", "stream"), steps=sizes.counted("tokens", "tokens"), smoke=_smoke,
-    pipeline="text-generation", card_of=_card,
+    pipeline="text-generation", read=_read, card_of=_card,
 )  # fmt: skip
 CHARACTERS = _language(
     format=text.CHARACTERS,

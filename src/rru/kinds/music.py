@@ -1,12 +1,22 @@
 """Music: piano rolls of the catalogue, and users' MIDI files."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rru.data import KEYS, Music
 from rru.data.own import midi
 from rru.data.own.data_json import Statistics
 from rru.kinds import sizes
-from rru.kinds.kind import Card, Kind
+from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
+from rru.kinds.sources import Source, items_of, numbers_of
 from rru.tasks import JointHead, MusicTask
 
+STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # a step is a quarter note
+DEFAULT_STEPS_PER_BEAT = 2  # in the other data sets, a step is an eighth note
 INPUTS = "(steps, batch, 88) float32, 1 where a key sounds; key 0 is the MIDI note 21"
 CHORDS = """inputs = np.zeros((8, 1, 88), np.float32)
 for note in (60, 64, 67, 72):
@@ -59,6 +69,26 @@ def _auto(statistics: Statistics) -> Tables:
     return sizes.tables(steps, {"context": context, "batch_size": batch_size}, model)
 
 
+def steps_per_beat(trained: TrainedOn) -> int:
+    """Return the steps per quarter note in the data of a model."""
+    if trained.data is not None:
+        return int(trained.data.options.get("grid", midi.GRID))
+    return STEPS_PER_BEAT.get(trained.settings.name, DEFAULT_STEPS_PER_BEAT)
+
+
+def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -> Music:
+    """Read pieces: a MIDI file, a folder of these, piano rolls (T, 88), or a list of any."""
+    if labels is not None:
+        raise TypeError("music to evaluate on has no labels")
+    pieces: list[NDArray[np.uint8]] = []
+    for each in [source] if isinstance(source, Path | str) else (item for _, item in items_of(source, 2)):
+        if isinstance(each, Path | str):
+            pieces += midi.rolls_in(Path(each).expanduser(), steps_per_beat(trained))
+        else:
+            pieces.append((numbers_of(each, (None, KEYS), "a piece") > 0).astype(np.uint8))
+    return Music(pieces, pieces, pieces)
+
+
 MUSIC = Kind(
     format=midi.FORMAT,
     task=MusicTask,
@@ -68,5 +98,6 @@ MUSIC = Kind(
     inputs=f"{INPUTS}; logits are of the keys of the next step",
     card_of=lambda _, model: JOINT if isinstance(model.head, JointHead) else PLAIN,
     auto=_auto,
+    read=_read,
     figure="piano roll",
 )

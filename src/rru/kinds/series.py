@@ -1,12 +1,20 @@
 """Series, to forecast, from users' tables."""
 
-from rru.data import SPLITS
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from rru.data import SPLITS, Series
 from rru.data.own import series
 from rru.data.own.data_json import SeriesFacts, Statistics
+from rru.data.own.frames import table_from
+from rru.data.own.resampling import read_series
 from rru.data.own.scaling import AVERAGE, AVERAGED, GROWTH, LAST, MEAN, SEASONAL
 from rru.kinds import sizes
 from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
+from rru.kinds.sources import Source
 from rru.tasks import Recurrent, SeriesTask, TaskSettings
 
 MAX_WINDOWS = 8_000  # in an epoch
@@ -117,6 +125,24 @@ def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float 
     return float(windows * (settings.context + statistics["horizon"]))
 
 
+def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -> Series:
+    """Read a table of series. Windows with a whole context, where it is there, are scored."""
+    facts = trained.facts
+    assert isinstance(facts, SeriesFacts)  # every model of series has them
+    if labels is not None:
+        raise TypeError("series to evaluate on have no labels; their table has what comes true")
+    all_series = read_series(table_from(source, index=facts.layout.time or "time"), facts.layout).values()
+    starts = [min(trained.settings.context, max(len(each.values) - facts.horizon, 1)) for each in all_series]
+    return Series(
+        np.concatenate([each.values for each in all_series]),
+        np.concatenate([each.observed for each in all_series]),
+        np.concatenate([facts.layout.standardized(each.inputs[: len(each.values)]) for each in all_series]),
+        np.array([len(each.values) for each in all_series], np.int64),
+        np.array([(start, start) for start in starts], np.int64),
+        replace(facts, series={each.name: facts.scaling(each.name, each.values) for each in all_series}),
+    )
+
+
 SERIES = Kind(
     format=series.FORMAT,
     task=SeriesTask,
@@ -126,6 +152,7 @@ SERIES = Kind(
     inputs=INPUTS,
     card_of=_card,
     auto=_auto,
+    read=_read,
     cells=sizes.SMALL_CELLS,
     figure="forecasts",
 )

@@ -1,6 +1,6 @@
 """Texts with labels, to classify: the catalogue's film reviews, and users' tables and folders of texts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -8,16 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rru.data import SPLITS, DataError, words_of
+from rru.data import SPLITS, DataError, LabelledTexts, Reviews, words_of
 from rru.data.own import texts
-from rru.data.own.data_json import Statistics
+from rru.data.own.data_json import LabelFacts, Statistics
 from rru.data.own.detect import TABLES
-from rru.data.own.table import read_table
+from rru.data.own.frames import NAME, is_frame, table_from
+from rru.data.own.texts import labelled_texts
 from rru.data.reviews import WORD
 from rru.data.streams import read_file
 from rru.kinds import sizes
 from rru.kinds.kind import Card, Kind, TrainedOn, probable_classes
 from rru.kinds.sizes import Tables
+from rru.kinds.sources import Source, items_of, labelled
 from rru.tasks import Recurrent, ReviewTask, TaskSettings
 from rru.tasks.classification import REVIEW_CLASSES
 
@@ -64,17 +66,56 @@ def _steps(items: str, statistics: Statistics, split: int, settings: TaskSetting
     return min(words, settings.limited(statistics[items][split], SPLITS[split]) * settings.context)
 
 
-def _items(trained: TrainedOn, path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield the last `context` words of a text file, or of the texts in the rows of a table."""
+def _items(trained: TrainedOn, source: Source) -> Iterator[tuple[str, Tensor]]:
+    """Yield the last `context` words of a text file, of the texts in the rows of a table, or of texts."""
     last = slice(-trained.settings.context, None)
-    if trained.data is None or path.suffix.lower() not in TABLES:
-        yield "", _tokens(trained, _words_in(path)[last])
+    if not _is_table(source):
+        texts = [("", _words_in(source))] if isinstance(source, Path) else _given_words(source)
+        for name, words in texts:
+            yield name, _tokens(trained, words[last])
         return
-    if "text" not in trained.data.options:
-        raise DataError(path, "must be a text file: the run was trained on a folder of texts")
-    for row, text in enumerate(read_table(path, least=1)[trained.data.options["text"]].texts(), 1):
+    for row, text in enumerate(table_from(source, least=1)[_column(trained, source, "text")].texts(), 1):
         if words := words_of(text):
             yield f"row {row}", _tokens(trained, words[last])
+
+
+def _is_table(source: Source) -> bool:
+    return is_frame(source) or (isinstance(source, Path) and source.suffix.lower() in TABLES)
+
+
+def _column(trained: TrainedOn, source: Source, name: str) -> str:
+    """Return the column of a table that has the texts or labels."""
+    if trained.data is None or name not in trained.data.options:
+        file = source if isinstance(source, Path) else NAME
+        raise DataError(file, "must be a text file, or texts: the run was trained on texts, not on a table")
+    return str(trained.data.options[name])
+
+
+def _given_words(source: Source) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names and words of texts that are in memory."""
+    for name, text in items_of(source, 0):
+        if not isinstance(text, str):
+            raise TypeError(f"texts must be strings, got {type(text).__name__}")
+        if not (words := words_of(text)):
+            raise ValueError(f"a text must have at least one word, got {text!r}")
+        yield name, words
+
+
+def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -> Reviews:
+    """Read labelled texts: a table, a folder with one sub-folder for each class, or texts and their labels."""
+    if labels is not None:
+        items = labelled([words for _, words in _given_words(source)], labels)
+    elif isinstance(source, Path) or is_frame(source):
+        folder = isinstance(source, Path) and source.is_dir()
+        names = {} if folder else {name: _column(trained, source, name) for name in ("text", "label")}
+        items = labelled_texts(source, names)
+    else:
+        raise ValueError("labels must be given with texts: the class of each, such as labels=['good', 'bad']")
+    assert trained.vocabulary is not None  # every model of texts has one
+    classes = trained.facts.classes if isinstance(trained.facts, LabelFacts) else REVIEW_CLASSES
+    tokens = trained.vocabulary.numbers([word for words in items.contents for word in words])
+    part = LabelledTexts(tokens, items.offsets, items.indices(classes))
+    return Reviews(part, part, part, trained.vocabulary, classes)
 
 
 def _words_in(path: Path) -> list[str]:
@@ -100,7 +141,7 @@ def _line(trained: TrainedOn, line: str) -> Tensor | None:
 
 _texts = partial(
     Kind, task=ReviewTask, noun="labelled texts", commands=("classify", "stream"), vocabularies=("words",),
-    pipeline="text-classification", items=_items, line=_line, figure="confusion matrix", card_of=_card,
+    pipeline="text-classification", items=_items, read=_read, line=_line, figure="confusion matrix", card_of=_card,
 )  # fmt: skip
 TEXTS = _texts(
     format=texts.FORMAT,

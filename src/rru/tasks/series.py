@@ -88,10 +88,9 @@ class SeriesTask(Task):
         arrays = (np.split(array, ends) for array in (series.values, series.observed, series.inputs))
         parts = [SeriesPart(*each) for each in zip(*arrays, series.facts.series.values(), strict=True)]
         self.windows = Windows(parts, series.facts, settings.context)
-        self._places = {
-            split: _places(series, split, settings.limited(10**9 if split == "train" else EVALUATED, split))
-            for split in SPLITS
-        }
+        self._limits = {split: settings.limited(10**9 if split == "train" else EVALUATED, split) for split in SPLITS}
+        self._series = series
+        self._places: dict[str, NDArray[np.int64]] = {}
 
     @classmethod
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
@@ -101,12 +100,18 @@ class SeriesTask(Task):
         size = SERIES_FEATURES + facts.layout.size
         return Architecture(SequenceModel, len(QUANTILES), size, head=QuantileHead, zero_head=True)
 
+    def _windows_of(self, split: str) -> NDArray[np.int64]:
+        """Return the windows (W, 2) of a split; raise ValueError if it has none. They are found when first used."""
+        if split not in self._places:
+            self._places[split] = _places(self._series, split, self._limits[split])
+        return self._places[split]
+
     def steps_per_epoch(self) -> int:
-        return len(groups(len(self._places["train"]), self.batch_size))
+        return len(groups(len(self._windows_of("train")), self.batch_size))
 
     def epoch(self, generator: torch.Generator) -> Batches:
-        order = shuffled(len(self._places["train"]), self.batch_size, generator)
-        return Batches(len(order), lambda number: self._batch(self._places["train"][order[number]]))
+        order = shuffled(len(self._windows_of("train")), self.batch_size, generator)
+        return Batches(len(order), lambda number: self._batch(self._windows_of("train")[order[number]]))
 
     def _batch(self, places: NDArray[np.int64]) -> Batch:
         series, origins = places.T
@@ -136,7 +141,7 @@ class SeriesTask(Task):
     def _widening(self, model: nn.Module, split: str) -> Tensor:
         """Return the quantiles (2,) of the scores of a split."""
         scores = torch.cat([self._interval_scores(model, places) for places in self._evaluated(split)])  # (n, 2)
-        steps = self.windows.steps_ahead(*self._places[split].T)
+        steps = self.windows.steps_ahead(*self._windows_of(split).T)
         count = len(np.unique(steps[self.windows.observed[steps]]))  # overlapping windows do not make more values
         levels = [min(math.ceil((count + 1) * share / 100) / count, 1.0) for share in INTERVALS]
         widenings = [
@@ -156,7 +161,7 @@ class SeriesTask(Task):
 
     def _evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
         """Yield the windows of a split, at most `EVALUATED`, a batch at a time."""
-        places = self._places[split][spaced(len(self._places[split]), EVALUATED)]
+        places = self._windows_of(split)[spaced(len(self._windows_of(split)), EVALUATED)]
         for start in range(0, len(places), EVALUATION_BATCH):
             yield places[start : start + EVALUATION_BATCH]
 
@@ -195,7 +200,7 @@ class SeriesTask(Task):
 
     def _details(self, model: nn.Module) -> dict[str, object]:
         """Return the last forecasts of the test part of a few series, with what came before and what came true."""
-        test = self._places["test"]
+        test = self._windows_of("test")
         last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MAX_FANS]])
         outputs, _ = self._outputs(model, last)
         forecasts = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Self
 
 from rru.data.own.columns import Layout
-from rru.data.own.scaling import BASES, JSON, ColumnScale, Scaling
+from rru.data.own.scaling import BASES, JSON, ColumnScale, Scaling, Values
 from rru.data.own.times import Frequency
 
 MAX_WINDOW = 1 << 20  # steps of context and horizon: a window of more takes gigabytes
@@ -131,6 +131,11 @@ class SeriesFacts(Facts):
             "season": _count(given, "season", MAX_SEASON),
             "base": given["base"],
         }
+
+    def scaling(self, name: str, values: Values) -> Scaling:
+        """Return the scaling of a series; one that was not there in training is scaled by its own values (T,)."""
+        log = any(scaling.floor is not None for scaling in self.series.values())
+        return self.series.get(name) or Scaling.of(values, self.season, self.horizon, self.base, log=log)
 
 
 def _plain(value: object) -> object:

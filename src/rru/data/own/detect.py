@@ -7,6 +7,7 @@ data.from_text("novel.txt", by="words")
 data.from_midi("chorales/", grid=1)
 data.from_csv("reviews.csv", text="body", label="stars")
 data.from_folder("reviews/")  # one sub-folder for each class
+data.from_frame(frame, target="load", horizon=24)  # a DataFrame
 ```
 """
 
@@ -16,6 +17,7 @@ from rru.data.catalogue import CATALOGUE
 from rru.data.errors import DataError
 from rru.data.own import OwnData
 from rru.data.own.formats import FORMATS, Candidate, Options, format_of
+from rru.data.own.frames import Frame, is_frame, saved
 from rru.data.own.source import check_place, files_below
 from rru.data.own.table import listed, read_table
 from rru.data.spelling import in_command, option
@@ -24,6 +26,7 @@ from rru.suggestions import choice, did_you_mean
 Place = Path | str
 TABLES = (".csv", ".tsv", ".tab", ".parquet")
 BY = ("characters", "words", "bytes")
+MAX_NAME = 250  # bytes of the name of a file, on most systems
 SERIES_OPTIONS = ("horizon", "id", "known", "calendar", "frequency", "season")
 
 
@@ -155,6 +158,16 @@ def from_path(path: Place, **options: object) -> OwnData:
     return own_data(choice("by", str(given.pop("by", BY[0])), BY), path, given)
 
 
+def from_frame(frame: Frame, **options: object) -> OwnData:
+    """Make an `OwnData` of a table in memory. A copy is kept as a CSV file in the cache folder, named by its content.
+
+    **Arguments:** `frame`: a DataFrame of pandas or polars, or a dict of columns; `options`: those of `from_csv`, where
+    `valid` and `test` may be such tables, too.
+    """
+    places = {name: saved(value) if is_frame(value) else value for name, value in options.items()}
+    return from_path(saved(frame), **places)
+
+
 def set_or_path(name: str) -> str | Path:
     """Return what a user means by a name: a data set of the catalogue, or a file or folder that exists.
 
@@ -170,6 +183,22 @@ def set_or_path(name: str) -> str | Path:
     what = "TASK" if in_command() else "task"
     hint = did_you_mean(name, CATALOGUE)
     raise ValueError(f"{what} must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+
+
+def file_or_text(source: Path | str) -> Path | str:
+    """Return the path if a string names a file or folder, else the string, which is a text.
+
+    Raise DataError if it looks like the name of a file that does not exist.
+    """
+    if isinstance(source, Path) or "\n" in source or "\0" in source or len(source) > MAX_NAME:
+        return source
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
+    known = {suffix for form in FORMATS.values() for suffix in form.suffixes if suffix} | set(TABLES)
+    if path.suffix.lower() in known and not source.split()[1:]:
+        raise DataError(path, "does not exist; to give it as a text, put it in a list")
+    return source
 
 
 def own_data(kind: str, path: Place, options: Options) -> OwnData:

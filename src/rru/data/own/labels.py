@@ -57,8 +57,10 @@ class Items(Generic[Content]):
         return np.cumsum([0, *map(len, self.contents)], dtype=np.int64)
 
     def indices(self, classes: Sequence[str]) -> NDArray[np.unsignedinteger]:
-        """Return the index of the class of each item, (N,)."""
+        """Return the index of the class of each item, (N,); raise ValueError if one is not among the classes."""
         place = {name: number for number, name in enumerate(classes)}
+        if new := sorted(set(self.labels) - set(classes)):
+            raise ValueError(f"labels must be among {listed(classes, 12)}; got {new[0]!r}")
         return np.array([place[label] for label in self.labels], np.min_scalar_type(len(classes)))
 
 

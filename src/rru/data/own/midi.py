@@ -97,6 +97,13 @@ class _Pieces:
         return notes + copy_notes(self.keys, "pieces", transposed=True)
 
 
+def rolls_in(place: Path, grid: int) -> list[Roll]:
+    """Return the pieces (T, 88) in a MIDI file, a folder or a zip archive; `grid` is the steps per quarter note."""
+    pieces = _Pieces(grid)
+    pieces.read(place, "test", ())
+    return pieces.rolls["test"]
+
+
 def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of a MIDI file, or of those in a zip archive, in the order of their names."""
     if not zipfile.is_zipfile(path):

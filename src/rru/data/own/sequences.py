@@ -30,7 +30,7 @@ def prepare(own: "OwnData") -> Prepared:
     """Read the labelled sequences of a table."""
     tables = {split: read_table(place) for split, place in own.places.items()}
     columns = sequence_columns(tables["train"], own.options)
-    items = {split: _labelled(table, own.options, columns) for split, table in tables.items()}
+    items = {split: labelled_sequences(table, own.options, columns) for split, table in tables.items()}
     return prepare_items(own, items, columns)
 
 
@@ -131,7 +131,8 @@ def sequences_in(
     return [(name, values[rows], np.array(rows)) for name, rows in groups.items()]
 
 
-def _labelled(table: Table, options: Options, columns: SequenceColumns) -> Items[NDArray[np.float64]]:
+def labelled_sequences(table: Table, options: Options, columns: SequenceColumns) -> Items[NDArray[np.float64]]:
+    """Return the values (T, columns) and the labels of the sequences in a table; those without either are left out."""
     labels = table[options["label"]].texts()
     labelled, left_out = list[tuple[NDArray[np.float64], str]](), 0
     for name, values, rows in sequences_in(table, options, columns):

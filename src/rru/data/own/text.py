@@ -122,6 +122,27 @@ def tokenizer_for(path: Path) -> str:
     return "spaces" if alone > attached else "punctuation"
 
 
+def encoded(path: Path, vocabulary: Vocabulary, *, line_ends: bool = False) -> Tokens:
+    """Return the tokens (T,) of a file, or of the files in a folder, in the vocabulary of a trained model.
+
+    **Arguments:** `line_ends`: whether the end of a line is the word <eos>.
+    """
+    check_place(path)
+    files = files_below(path, SUFFIXES) if path.is_dir() else [path]
+    parts = [(file, 0, file.stat().st_size) for file in files]
+    if vocabulary.kind == "bytes":
+        pieces = (vocabulary.numbers(chunk.decode("latin-1")) for part in parts for chunk in chunks(*part))
+    else:
+        whole_words = vocabulary.kind.startswith("words")
+        pieces = (encoded_text(piece, vocabulary, line_ends=line_ends) for piece in _pieces(parts, whole_words))
+    return _joined(pieces, vocabulary.dtype)
+
+
+def encoded_text(text: str, vocabulary: Vocabulary, *, line_ends: bool = False) -> Tokens:
+    """Return the tokens (T,) of a text; see `encoded`."""
+    return vocabulary.encode(text.replace("\n", f" {LINE_END} ") if line_ends else text)
+
+
 def _parts(own: "OwnData") -> dict[str, list[ByteRange]]:
     """Return the parts of files that each split has: of one file by position, of a folder by file."""
     splits: dict[str, list[ByteRange]] = {split: [] for split in SPLITS}

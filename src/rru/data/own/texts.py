@@ -16,10 +16,10 @@ from rru.data.errors import DataError
 from rru.data.own.data_json import LabelFacts
 from rru.data.own.detect import is_table, unclear
 from rru.data.own.formats import Candidate, Format, Options
+from rru.data.own.frames import Frame, table_from
 from rru.data.own.labels import Items, divided, label_facts
 from rru.data.own.source import files_below
 from rru.data.own.splits import slashed
-from rru.data.own.table import read_table
 from rru.data.own.text import SUFFIXES, VOCABULARY, frequent_words
 from rru.data.reviews import REVIEW_LIMIT, words_of
 from rru.data.spelling import option
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def prepare(own: "OwnData") -> Prepared:
     """Read labelled texts and encode them by words."""
-    items = {split: _texts(own, place) for split, place in own.places.items()}
+    items = {split: labelled_texts(place, own.options) for split, place in own.places.items()}
     parts = divided(own, items)
     counts = Counter(word for words in parts["train"].contents for word in words)
     vocabulary = frequent_words(counts, own.options.get("vocabulary", VOCABULARY), "words")
@@ -47,14 +47,15 @@ def prepare(own: "OwnData") -> Prepared:
     return Prepared(arrays, facts.fields() | {"vocabulary": vocabulary.fields()})
 
 
-def _texts(own: "OwnData", place: Path) -> Items[list[str]]:
-    if place.is_dir():
+def labelled_texts(place: Path | Frame, options: Options) -> Items[list[str]]:
+    """Return the words and the labels of the texts in a folder or a table; texts without either are left out."""
+    if isinstance(place, Path) and place.is_dir():
         files = _labelled_files(place)
         texts = [decode_text(read_file(file, REVIEW_LIMIT), file) if file.stat().st_size else "" for file in files]
         labels = list(files.values())
     else:
-        table = read_table(place)
-        texts, labels = table[own.options["text"]].texts(), table[own.options["label"]].texts()
+        table = table_from(place)
+        texts, labels = table[options["text"]].texts(), table[options["label"]].texts()
     pairs = [(words_of(text), label) for text, label in zip(texts, labels, strict=True)]
     labelled = [(words, label) for words, label in pairs if words and label]
     return Items([words for words, _ in labelled], [label for _, label in labelled], len(pairs) - len(labelled))

@@ -15,7 +15,19 @@ that `follows` another inherits its settings and overrides some; all files follo
 
 from rru.settings.cells import cells
 from rru.settings.presets.loading import OWN_PRESETS, derived, load, merged, names, tasks
-from rru.settings.presets.overrides import changed, override
+from rru.settings.presets.overrides import changed, override, settings_by_name
 from rru.suggestions import choice
 
-__all__ = ["OWN_PRESETS", "cells", "changed", "choice", "derived", "load", "merged", "names", "override", "tasks"]
+__all__ = [
+    "OWN_PRESETS",
+    "cells",
+    "changed",
+    "choice",
+    "derived",
+    "load",
+    "merged",
+    "names",
+    "override",
+    "settings_by_name",
+    "tasks",
+]

@@ -1,6 +1,6 @@
-"""Change settings from text such as `--set KEY=VALUE`."""
+"""Change settings by full or short name, from text such as `--set KEY=VALUE` or from values in Python."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from rru.nn.options import Declared
@@ -23,28 +23,50 @@ def override(config: Config, changes: Iterable[str]) -> Config:
         name, equals, text = (part.strip() for part in change.partition("="))
         if not equals or not name:
             raise ValueError(f"a change must be key=value, such as optimiser.lr=0.01; got {change!r}")
-        setting = _find(name, config)
+        values |= settings_by_name({name: text}, config.settings, _user(config))
+    return config.changed(values)
+
+
+def settings_by_name(changes: Mapping[str, object], known: Mapping[str, Setting], user: str) -> dict[str, object]:
+    """Return changed values by full name, checked; raise ValueError, saying what is allowed, for a wrong one.
+
+    **Arguments:**
+
+    - `changes`: values by full name, such as `optimiser.lr`, or by key, such as `lr`, if only one table has it. A text
+      is read as `override` reads it; None removes an optional setting.
+    - `known`: the settings that apply, by full name.
+    - `user`: what they are for, in messages, such as `jsb and lstm`.
+    """
+    values: dict[str, object] = {}
+    for name, value in changes.items():
+        setting = _find(name, known, user)
         option = setting.declared.option
-        if text.lower() == "none" and "none" not in option.choices:
+        removed = isinstance(value, str) and value.lower() == "none" and "none" not in option.choices
+        if value is None or removed:
             if setting.required:
-                raise ValueError(f"{setting.name} ({option.about}) must have a value, got {text}")
+                raise ValueError(f"{setting.name} ({option.about}) must have a value, got {value}")
             values[setting.name] = None
         else:
-            values[setting.name] = setting.check(_parsed(text, setting.declared))
-    return config.changed(values)
+            parsed = _parsed(value, setting.declared) if isinstance(value, str) else value
+            values[setting.name] = setting.check(parsed)
+    return values
 
 
 def changed(config: Config, changes: Iterable[str]) -> set[str]:
     """Return the full names, such as `optimiser.lr`, of the settings that `override` would change."""
-    return {_find(change.partition("=")[0].strip(), config).name for change in changes}
+    names = [change.partition("=")[0].strip() for change in changes]
+    return {_find(name, config.settings, _user(config)).name for name in names}
 
 
-def _find(name: str, config: Config) -> Setting:
+def _user(config: Config) -> str:
+    return f"{config.task.name} and {config.model.cell}"
+
+
+def _find(name: str, known: Mapping[str, Setting], user: str) -> Setting:
     """Find a setting by its full name, or by its key if only one table has it."""
-    known = config.settings
     matching = [setting for full, setting in known.items() if name in (full, setting.declared.name)]
     if not matching:
-        raise ValueError(unknown_setting(name, known, f"{config.task.name} and {config.model.cell}"))
+        raise ValueError(unknown_setting(name, known, user))
     open_to_change = [setting for setting in matching if not setting.chosen]
     if not open_to_change:
         raise ValueError(f"{matching[0].name} cannot be changed: it selects the preset and the data")
