@@ -16,7 +16,8 @@ from rru.data.midi import read_midi
 from rru.experiments.search.proposals import Proposals
 from rru.files import FileError
 from rru.inference.export import export
-from rru.inference.trained import Trained, load
+from rru.inference.loading import load
+from rru.inference.trained import Trained
 from rru.report.gather import gather
 from rru.settings.ranges import Range
 from rru.training.checkpoint import Checkpoint, Checkpoints

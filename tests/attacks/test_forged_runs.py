@@ -40,7 +40,7 @@ def test_commands_show_the_good_run_next_to_a_forged_one(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["tensorboard", "vocabulary.json"])
 def test_links_lead_nowhere(name, tmp_path):
-    from rru.inference.trained import load
+    from rru.inference.loading import load
     from rru.training import tensorboard
     from rru.training.events import Started
 

@@ -17,7 +17,7 @@ from rru.data.verify import verify
 from rru.experiments.search.journal import LIMIT as journal_limit
 from rru.experiments.search.proposals import Proposals
 from rru.files import FileError
-from rru.inference.trained import load
+from rru.inference.loading import load
 from rru.report.gather import gather
 from rru.settings.ranges import Range
 from rru.training import Run

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from rru.files import FileError
-from rru.inference.trained import load
+from rru.inference.loading import load
 from rru.settings import Config, presets
 from rru.tasks import MusicTask
 from tests.attacks.measured import TIMEOUT, refused

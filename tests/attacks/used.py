@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from rru import data
 from rru.cli.commands import app
 from rru.inference.export import export
-from rru.inference.trained import load
+from rru.inference.loading import load
 from rru.kinds import kind_of
 from rru.settings import Config, presets
 from rru.training import Run

@@ -72,7 +72,7 @@ def test_table_and_picture(trained, tmp_path):
     middle, low, high = (float(value) for value in lines[1][1:4])
     assert low <= middle <= high
     assert files[1].read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="exists; choose another name, or overwrite it with --force"):
+    with pytest.raises(ValueError, match="exists; choose another name, or overwrite it with force=True"):
         places(tmp_path / "forecast.csv", force=False)
     with pytest.raises(ValueError, match=r"output must be a \.csv file"):
         places(tmp_path / "forecast.png", force=False)
@@ -110,7 +110,7 @@ def test_short_and_extreme_histories_give_finite_forecasts(trained, tmp_path):
 def test_other_data_is_refused(trained, tmp_path):
     with pytest.raises(DataError, match="has no column 'load'"):
         inference.forecast(trained(), write(tmp_path, ["2026-01-01,1", "2026-01-02,2"], "day,other"))
-    with pytest.raises(DataError, match="is gone; give --data"):
+    with pytest.raises(DataError, match="is gone; give data, a table"):
         inference.forecast(trained())  # the file it was trained on is gone
 
 
@@ -154,7 +154,7 @@ def test_only_runs_on_series_forecast(trained):
     good = trained()
     other = inference.Trained(**{**good.__dict__, "config": presets.load("bach", "rru", "smoke")})
     with pytest.raises(
-        RunError, match="`forecast` needs a run of series; this is a run of bach: music, for `rru compose`"
+        RunError, match="`forecast` needs a run of series; this is a run of bach: music, for `compose`, `stream`"
     ):
         inference.forecast(other)
 

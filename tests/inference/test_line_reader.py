@@ -75,7 +75,7 @@ def test_a_joint_output_expects_notes_as_often_as_it_samples_them(joint):
 def test_runs_that_cannot_be_streamed_say_why(untrained_run):
     with pytest.raises(
         RunError,
-        match=r"`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `rru classify`",
+        match=r"`stream` needs a run of .* or your own text or .*; this is a run of mnist: images, for `classify`",
     ):
         LineReader(load(untrained_run("mnist", "rru")))
 

@@ -286,7 +286,7 @@ class TestPictureAndSound:
     @pytest.mark.parametrize("there", ["a-2.mid", "a-1.png", "a-3.wav"])
     def test_existing_files_are_replaced_only_with_force(self, tmp_path, there):
         (tmp_path / there).write_text("mine")
-        with pytest.raises(ValueError, match=f"{there} exists; choose another name, or overwrite it with --force"):
+        with pytest.raises(ValueError, match=f"{there} exists; choose another name, or overwrite it with force=True"):
             score.places(tmp_path / "a.mid", 3, force=False)
         assert [place.name for place in score.places(tmp_path / "a.mid", 3, force=True)] == [
             "a-1.mid",

@@ -133,5 +133,5 @@ def test_models_that_cannot_stream():
         rru.stream(rru.GRU(3, 8, bidirectional=True).eval())
     with pytest.raises(ValueError, match=r"call \.eval\(\) first"):
         rru.stream(rru.GRU(3, 8))
-    with pytest.raises(TypeError, match="takes a layer of rru or a task's sequence model, got Linear"):
+    with pytest.raises(TypeError, match="takes a layer of rru or the model of a task, got Linear"):
         rru.stream(torch.nn.Linear(3, 4))

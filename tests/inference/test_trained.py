@@ -1,130 +1,233 @@
-"""Loading trained models, and damaged or malicious folders."""
+"""The verbs of a trained model, for every kind of data."""
 
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import rru
-from rru.data.vocabulary import Vocabulary
-from rru.files import Damaged, write_folder
-from rru.inference import export, load
-from rru.settings import presets, toml
-from rru.training import Run, RunError
-from rru.training.checkpoint import pack, unpack
+from rru.data import DataError
+from rru.inference import classify_all, forecast, write
+from rru.training import RunError
+from tests import own_files
+
+DAYS = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
+WAVE = 10 + 3 * np.sin(2 * np.pi * np.arange(len(DAYS)) / 7)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [("", "Expecting value"), ("[]", "must hold an object"), ("[" * 10**5, "recursion"), ('{"model": 1}', "must be a")],
-)
-def test_an_export_with_another_config(chorales, tmp_path, content, reason):
-    export(load(chorales), tmp_path / "model", "safetensors")
-    (tmp_path / "model" / "config.json").write_text(content)
-    with pytest.raises(RunError, match=rf"config\.json: .*{reason}"):
-        rru.load(tmp_path / "model")
-
-
-def test_an_export_as_the_hub_gives_it_back(chorales, tmp_path):
-    """Its files are links into a cache, its card was edited, and there are other files beside them."""
-    export(load(chorales), tmp_path / "model", "safetensors")
-    (tmp_path / "hub").mkdir()
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / "hub" / name).symlink_to(tmp_path / "model" / name)
-    (tmp_path / "hub" / "README.md").write_text("mine")
-    (tmp_path / "hub" / ".gitattributes").write_text("*.safetensors filter=lfs")
-    assert rru.load(tmp_path / "hub").config == load(chorales).config
-
-
-def test_an_export_of_version_0_1(chorales, tmp_path):
-    """It has config.toml in place of config.json, and a manifest, which is checked."""
-    trained = load(chorales)
-    files = {
-        "model.safetensors": pack(trained.model.state_dict()),
-        "config.toml": toml.dumps(trained.config.tables()).encode(),
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return models by kind: of small files, trained for a moment."""
+    folder = tmp_path_factory.mktemp("verbs")
+    (folder / "wave.csv").write_text("load\n" + "".join(f"{value:.4f}\n" for value in WAVE))
+    readings = {
+        "characters": (own_files.text(folder / "novel.txt"), {}),
+        "words": (folder / "novel.txt", {"by": "words"}),
+        "texts": (own_files.reviews(folder / "reviews.csv"), {"text": "body", "label": "stars"}),
+        "sequences": (own_files.gestures(folder / "moves.csv"), {"label": "kind", "sequence": "id", "time": "t"}),
+        "series": (folder / "wave.csv", {"target": "load", "horizon": 5}),
+        "music": ("bach", {}),
     }
-    write_folder(tmp_path / "model", files)
-    again = rru.load(tmp_path / "model")
-    x = torch.rand(5, 2, 88).round()
+    epochs = {"texts": 12, "sequences": 8}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
+        patch.chdir(folder)
+        yield {
+            kind: rru.fit(
+                task, preset="smoke", settings={"epochs": epochs.get(kind, 1)}, folder=folder / "runs" / kind, **reading
+            )
+            for kind, (task, reading) in readings.items()
+        }
+
+
+def test_the_wrong_verb_names_the_right_ones(models):
+    with pytest.raises(RunError, match=r"`compose` needs .* music; .* text, for `write`, `stream`, `evaluate` and"):
+        models["characters"].compose()
+    with pytest.raises(RunError, match=r"`predict` is for .* classify or forecast; .* music, for `compose`, `stream`"):
+        models["music"].predict()
+    with pytest.raises(RunError, match=r"`stream` needs .* series, for `forecast`, `predict`, `evaluate` and `export`"):
+        models["series"].stream()
+    with pytest.raises(RunError, match="labelled texts, for `classify`, `stream`, `predict`, `evaluate` and `export`"):
+        models["texts"].write()
+    assert {"write", "history"} <= set(dir(models["words"]))
+    assert not {"compose", "predict"} & set(dir(models["words"]))
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "texts", "sequences", "series", "music"])
+def test_a_model_is_described_in_a_line_and_shown_in_a_notebook(models, kind):
+    trained = models[kind]
+    assert len(repr(trained)) < 400
+    assert "\n" not in repr(trained)
+    assert f"rru on {trained.config.title}" in repr(trained)
+    assert trained.verbs[0] in repr(trained)
+    page = trained._repr_html_()
+    assert "<svg" in page
+    assert f"{trained.result.test[trained.result.metric]:.4g}" in page
+    assert ("<audio" in page) == (kind == "music")
+    assert ("<img" in page) == (kind in ("music", "series"))
+    assert ("<pre" in page) == (kind in ("characters", "words"))
+
+
+def test_names_from_a_strangers_files_are_escaped_in_a_notebook(models):
+    trained = models["texts"]
+    changes = {"summary": "<script>alert(1)</script>"}
+    facts = type(trained.facts)(**{**vars(trained.facts), **changes})
+    assert "<script>" not in rru.inference.Trained(**{**vars(trained), "facts": facts})._repr_html_()
+
+
+def test_a_large_vocabulary_is_not_printed(models):
+    assert len(repr(models["words"].vocabulary)) < 300
+
+
+def test_write_continues_a_text(models):
+    text = models["characters"].write("The qu", 30, seed=1)
+    assert text == "The qu" + "".join(write(models["characters"], "The qu", 30, seed=1))
+    assert len(text) == 36
+    assert models["characters"].write("The qu", 30, seed=2) != text
+
+
+def test_compose_from_a_roll_a_file_or_nothing_and_save(models, tmp_path):
+    roll = np.zeros((4, 88), int)
+    roll[:, 40] = 1
+    piece = models["music"].compose(2, roll)
+    assert piece.roll.shape == (4 + 2 * 4, 88)
+    assert (piece.roll[:4] == roll).all()
+    files = piece.save(tmp_path / "new.mid")
+    assert [file.suffix for file in files] == [".mid", ".png", ".wav"]
+    again = models["music"].compose(1, str(files[0]))
+    assert again.prompt == len(piece.roll)
+    assert models["music"].compose(1).prompt == 1
+    assert "<audio" in piece._repr_html_()
+    with pytest.raises(ValueError, match="overwrite it with force=True"):
+        piece.save(tmp_path / "new.mid")
+    piece.save(tmp_path / "new.mid", force=True)
+
+
+def test_forecast_takes_a_file_a_table_and_values(models, tmp_path):
+    trained = models["series"]
+    whole = trained.forecast()
+    assert whole[0].quantiles.shape == (5, 5)
+    for data in (
+        {"load": np.round(WAVE, 4)},
+        np.round(WAVE, 4),
+        np.round(WAVE, 4).tolist(),
+        str(trained.config.data.path),
+    ):
+        assert trained.forecast(data)[0].quantiles.tolist() == whole[0].quantiles.tolist()
+    assert forecast(trained)[0].quantiles.tolist() == whole[0].quantiles.tolist()
+    assert trained.predict().tolist() == whole[0].quantiles[:, 2].tolist()
+    columns = whole.columns()
+    assert list(columns) == ["step", "forecast", "low_80", "high_80", "low_95", "high_95"]
+    assert columns["step"].tolist() == [120, 121, 122, 123, 124]
+    assert columns["forecast"].tolist() == trained.predict().tolist()
+    table, picture = whole.save(tmp_path / "forecast.csv")
+    assert table.read_text().splitlines()[1].startswith(f"120,{columns['forecast'][0]:.8g},")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_forecast_fewer_steps_but_not_more(models):
+    short = models["series"].forecast(horizon=2)
+    assert short[0].quantiles.tolist() == models["series"].forecast()[0].quantiles[:2].tolist()
+    assert len(short.columns()["step"]) == 2
+    with pytest.raises(ValueError, match="horizon must be from 1 to 5, as in training; got 6"):
+        models["series"].forecast(horizon=6)
+
+
+def test_a_forecast_with_names_and_times(tmp_path, monkeypatch):
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    frame = {"day": np.tile(DAYS, 2), "load": np.tile(WAVE, 2), "place": np.repeat(["a", "b"], len(DAYS))}
+    options = {"target": "load", "horizon": 3, "id": "place", "preset": "smoke", "settings": {"epochs": 1}}
+    trained = rru.fit(frame, folder=tmp_path / "run", **options)
+    columns = trained.forecast(frame).columns()
+    assert columns["series"].tolist() == ["a"] * 3 + ["b"] * 3
+    assert columns["time"][0] == np.datetime64("2026-05-01")
+    assert trained.predict(frame).shape == (2, 3)
+    with pytest.raises(DataError, match="DataFrame: has no column 'place'"):
+        trained.forecast({"day": DAYS, "load": WAVE})
+
+
+def test_classify_texts_tables_and_files(models, tmp_path):
+    trained = models["texts"]
+    bad, good = "it was awful, truly awful", "it was great, truly great"
+    assert list(trained.classify(good)) == ["5", "1"]
+    assert [next(iter(chances)) for chances in trained.classify([bad, good])] == ["1", "5"]
+    assert trained.predict(bad) == "1"
+    assert trained.predict([bad, good]) == trained.predict({"body": [bad, good]}) == ["1", "5"]
+    (tmp_path / "new.txt").write_text(good)
+    assert (
+        trained.classify(str(tmp_path / "new.txt")) == trained.classify(tmp_path / "new.txt") == trained.classify(good)
+    )
+    assert list(classify_all(trained, [bad, good])) == ["item 1", "item 2"]
+    with pytest.raises(DataError, match=r"other\.txt: does not exist; to give it as a text, put it in a list"):
+        trained.classify("other.txt")
+    with pytest.raises(TypeError, match="texts must be strings, got int"):
+        trained.classify([3])
+    with pytest.raises(ValueError, match=r"a text must have at least one word, got '\.\.\.'"):
+        trained.classify(["good", "..."])
+
+
+def test_classify_arrays_as_in_the_table(models):
+    trained = models["sequences"]
+    lines = [line.split(",") for line in trained.config.data.path.read_text().splitlines()[1:]]
+    values = np.array([[float(line[2]), float(line[3])] for line in lines]).reshape(40, 12, 2)
+    by_name = classify_all(trained, trained.config.data.path)
+    assert trained.classify(values) == list(by_name.values())
+    assert trained.classify(values[3]) == by_name["g3"]
+    assert trained.predict(list(values[:4])) == ["down", "up", "down", "up"]
+    with pytest.raises(ValueError, match=r"a sequence must be an array of shape \(steps, 2\), got \(12, 3\)"):
+        trained.classify([np.zeros((12, 3))])
+    with pytest.raises(DataError, match="must be a table with the columns that the run was trained on"):
+        trained.classify("moves")
+
+
+@pytest.mark.parametrize("kind", ["characters", "texts", "sequences", "music"])
+def test_a_stream_gives_what_the_model_gives(models, kind):
+    trained, stream = models[kind], models[kind].stream()
+    stream.open(["anna", "ben"])
+    inputs = torch.zeros(5, 2, 88) if kind == "music" else torch.rand(5, 2, 2)
+    if trained.vocabulary is not None:
+        inputs = torch.randint(2, len(trained.vocabulary), (5, 2))
     with torch.no_grad():
-        assert again.config == trained.config
-        assert again.model(x)[0].equal(trained.model(x)[0])
-    with (tmp_path / "model" / "config.toml").open("a") as file:
-        file.write("#")
-    with pytest.raises(Damaged, match=r"config\.toml: has \d+ bytes, but"):
-        rru.load(tmp_path / "model")
+        whole = trained.model(inputs)[0]
+    steps = [stream.step(["anna", "ben"], step) for step in inputs]
+    torch.testing.assert_close(steps[-1], whole if kind in ("texts", "sequences") else whole[-1])
 
 
-@pytest.fixture
-def forged(chorales, tmp_path):
-    """Loads an export whose settings or weights were changed."""
-    folder = tmp_path / "model"
-    export(load(chorales), folder, "safetensors")
-
-    def loaded(settings=None, weights=None):
-        config = json.loads((folder / "config.json").read_bytes())
-        for name, value in (settings or {}).items():
-            (table,) = [table for table in config.values() if name in table]
-            table[name] = value
-        (folder / "config.json").write_text(json.dumps(config))
-        if weights is not None:
-            before = unpack((folder / "model.safetensors").read_bytes(), folder)
-            (folder / "model.safetensors").write_bytes(pack({name: weights(t) for name, t in before.items()}))
-        return rru.load(folder)
-
-    return loaded
+def test_export_and_its_model(models, tmp_path):
+    trained = models["characters"]
+    assert "model.safetensors" in trained.export(str(tmp_path / "model"))
+    again = rru.load(tmp_path / "model")
+    assert again.write("The ", 20) == trained.write("The ", 20)
+    assert again.history == []
+    assert "exported" in again._repr_html_()
+    with pytest.raises(RunError, match="has no epochs to draw; an exported model does not have them"):
+        again.plot()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"budget": 10**15}, r"weight_x is \(\d+, 88\) of float32, should be \(\d+, 88\) of float32"),
-        ({"budget": 10**400}, r"model\.budget must be a whole number at least 1, below 2\*\*63"),
-        ({"num_layers": 10**9}, "num_layers must be a whole number at least 1 and at most 1000, got 1000000000"),
-        ({"relu_layers": 10**9}, "relu_layers must be a whole number at least 1 and at most 1000, got 1000000000"),
-        ({"relu_layers": 900}, "relu_layers is 900, of 11 tensors"),
-        ({"output_size": 10**12}, "budget must be at least"),
-        ({"expansion": 1e300}, "expansion must be a number above 0 and at most 10000"),
-    ],
-)
-def test_settings_larger_than_the_weights_are_rejected_before_allocating(forged, settings, message):
-    with pytest.raises(RunError, match=message) as caught:
-        forged(settings)
-    assert "\n" not in str(caught.value)
+def test_the_history_has_every_epoch_and_can_be_drawn(models, tmp_path):
+    trained = models["sequences"]
+    assert [epoch.epoch for epoch in trained.history] == list(range(9))
+    assert trained.history[0].train_loss is None
+    assert trained.history[trained.epoch].validation == trained.result.validation
+    svg = str(trained.plot())
+    assert svg.count("<polyline") == 2
+    assert svg == trained.plot()._repr_svg_()
+    assert str(trained.plot("accuracy")).count("<polyline") == 1
+    assert trained.plot().save(tmp_path / "curve.svg").read_text() == svg
+    with pytest.raises(ValueError, match="score must be one of accuracy, macro_f1, loss; got 'bpc'"):
+        trained.plot("bpc")
 
 
-def test_weights_of_another_shape_or_type_are_rejected(forged):
-    with pytest.raises(RunError, match=r"weight_x is \(3,\) of float32, should be .*"):
-        forged(weights=lambda tensor: torch.zeros(3))
-    with pytest.raises(RunError, match=r"of int8, should be .* of float32$"):
-        forged(weights=lambda tensor: tensor.to(torch.int8))
-
-
-@pytest.mark.parametrize("value", [float("nan"), 3e38])
-def test_weights_with_non_finite_outputs_are_rejected(forged, value):
-    trained = forged(weights=lambda tensor: torch.full_like(tensor, value))
-    with pytest.raises(RunError, match="the model's outputs are not finite; its weights cannot be used"):
-        rru.inference.compose(trained, np.ones((1, 88), np.uint8), 4)
-
-
-def test_vocabulary_of_another_kind_is_rejected(untrained_run):
-    folder = untrained_run("ptb-words", vocabulary=Vocabulary.of([f"w{i}" for i in range(40)], "words"))
-    Vocabulary.of([f"w{i}" for i in range(40)], "characters").save(folder / "vocabulary.json")
-    with pytest.raises(RunError, match=r"vocabulary\.json: must be of words for ptb-words, is of characters"):
-        load(folder)
-    (folder / "vocabulary.json").unlink()
-    with pytest.raises(RunError, match=r"vocabulary\.json: must be of words for ptb-words, is not there"):
-        load(folder)
-
-
-def test_an_export_for_another_runtime_is_named_as_one(chorales, tmp_path):
-    export(load(chorales), tmp_path / "model", "torch-export")
-    with pytest.raises(RunError, match="was exported for other runtimes; rru reads a run, or an export as safetensors"):
-        rru.load(tmp_path / "model")
-
-
-def test_run_without_weights(tmp_path):
-    Run.create(tmp_path / "run", presets.load("bach", "rru", "smoke"))
-    with pytest.raises(RunError, match="has no weights yet: no epoch has finished"):
-        rru.load(tmp_path / "run")
+def test_a_run_is_loaded_by_its_id(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs/bach/rru/0123456789ab")
+    rru.fit("bach", preset="smoke", folder=folder, settings={"epochs": 1})
+    assert rru.load("0123456789ab").path == rru.load("0123").path == folder
+    Path("runs/bach/gru").mkdir()
+    (tmp_path / folder).rename("runs/bach/gru/0123ffffffff")
+    rru.fit("bach", preset="smoke", folder=folder, settings={"epochs": 1})
+    with pytest.raises(RunError, match=r"0123: several runs have such an id: .*; give more digits"):
+        rru.load("0123")
+    with pytest.raises(RunError, match="4567: is not a run"):
+        rru.load("4567")

@@ -69,7 +69,7 @@ def test_it_is_trained_evaluated_used_exported_and_shown(tmp_path):
     card = (tmp_path / "model" / "README.md").read_text()
     assert "(steps, batch, 1) float32, scaled as data.json says" in card
     assert inference.classify_all(rru.load("model"), tmp_path / "new.wave") == chances
-    with pytest.raises(inference.trained.RunError, match="labelled waveforms, for `rru classify`"):
+    with pytest.raises(inference.trained.RunError, match="labelled waveforms, for `classify`, `predict`"):
         inference.forecast(trained)
     report.write([Path("runs")], Path("page.html"))
     page = text_of(Path("page.html").read_text())

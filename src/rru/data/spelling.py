@@ -22,6 +22,11 @@ def in_command() -> bool:
     return _in_command.get()
 
 
+def flag(name: str) -> str:
+    """Return an option without a value as the user writes it: `--force` in a command, `force=True` in Python."""
+    return f"--{name.replace('_', '-')}" if in_command() else f"{name}=True"
+
+
 def option(name: str, value: str = "") -> str:
     """Return an option as the user writes it.
 

@@ -20,6 +20,7 @@ Tokens = NDArray[np.unsignedinteger]
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
 FILE_LIMIT = 1 << 26  # bytes
+SHOWN = 10  # tokens
 MAX_VALUES = 1_600_000  # in vocabulary.json: a million tokens, some with commas
 
 _KINDS = ("words", "words and punctuation", "characters", "code points", "bytes")
@@ -28,7 +29,7 @@ MARKED_WORDS = r"<\w+>|\w+(?:['\u2019-]\w+)*|[^\w\s]"
 _CLOSING, _OPENING = frozenset(".,;:!?)]}%\u2019\u201d"), frozenset("([{\u201c\u2018")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Vocabulary:
     """A list of tokens, including one for padding and one for unknown tokens.
 
@@ -62,6 +63,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {len(self):,} {self.kind}: {', '.join(map(repr, self.tokens[:SHOWN]))}, ...>"
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -2,20 +2,23 @@
 
 from rru.data.midi import read_midi
 from rru.inference.classifying import classify, classify_all
+from rru.inference.evaluating import evaluate
 from rru.inference.export import export
 from rru.inference.fitting import fit
-from rru.inference.forecasting import Forecast, forecast
+from rru.inference.forecasting import Forecast, Forecasts, forecast
 from rru.inference.line_reader import LineReader
+from rru.inference.loading import load
 from rru.inference.midi import write_midi
 from rru.inference.music import Piece, compose
 from rru.inference.streaming import Stream, stream
-from rru.inference.trained import Trained, load
+from rru.inference.trained import Trained
 from rru.inference.writing import unknown_tokens, write
 
 Reader = LineReader  # its name until version 0.2
 
 __all__ = [
     "Forecast",
+    "Forecasts",
     "LineReader",
     "Piece",
     "Reader",
@@ -24,6 +27,7 @@ __all__ = [
     "classify",
     "classify_all",
     "compose",
+    "evaluate",
     "export",
     "fit",
     "forecast",

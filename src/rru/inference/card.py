@@ -1,15 +1,20 @@
 """The card of an exported model: what it is, code that uses it and runs as it stands, its results and its data."""
 
+from __future__ import annotations
+
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from rru import data
-from rru.inference.trained import Trained
 from rru.kinds import Card, kind_of
 from rru.nn import count_parameters
 from rru.tasks import SequenceModel
 from rru.training.own_code import own_code
 from rru.training.run_files import CELL, KIND
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
 
 NEEDS = {"safetensors": "rru", "onnx": "onnxruntime and numpy", "torch-export": "torch, numpy and rru"}
 """The packages that the code on a card needs, by format."""

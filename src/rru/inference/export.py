@@ -1,9 +1,12 @@
 """Export trained models to a folder with the model, its settings and a model card."""
 
+from __future__ import annotations
+
 import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,11 +16,13 @@ from rru.extras import extra
 from rru.files import write_folder
 from rru.inference.card import card, own_files
 from rru.inference.output import check_free
-from rru.inference.trained import Trained
 from rru.settings.config import Tables
 from rru.tasks import JointHead
 from rru.training.checkpoint import MODEL, pack
 from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
 
 FORMATS = ("safetensors", "onnx", "torch-export")
 CARD = "README.md"

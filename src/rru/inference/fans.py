@@ -80,7 +80,7 @@ def _draw(pen: Pen, forecast: Forecast, top: int) -> None:
         x = LEFT + (WIDTH - LEFT - RIGHT) * point[0] / max(last, 1)
         return x, top + HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (point[1] - low) / (high - low)
 
-    for value in _round_values(low, high):
+    for value in round_values(low, high):
         x, y = at((0, value))
         pen.line([(x, y), (WIDTH - RIGHT, y)], fill=LINE)
         pen.text((LEFT - 8, y - 6), f"{value:.6g}", fill=INK, anchor="ra")
@@ -101,7 +101,7 @@ def _draw(pen: Pen, forecast: Forecast, top: int) -> None:
         pen.line(places, fill=HISTORY, width=2) if len(run) > 1 else pen.point(places, fill=HISTORY)
 
 
-def _round_values(low: float, high: float) -> list[float]:
+def round_values(low: float, high: float) -> list[float]:
     """Return at most six round numbers from `low` to `high`."""
     size = 10.0 ** math.floor(math.log10((high - low) / 5))
     step = next((size * factor for factor in (1, 2, 5) if (high - low) / (size * factor) <= 5), size * 10)

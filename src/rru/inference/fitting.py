@@ -1,188 +1,47 @@
 """`rru.fit`: train on data, or train any model on batches of the user's own, to a run folder."""
 
-import functools
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from rru.data import OwnData
-from rru.inference.trained import Trained, load
-from rru.settings import presets, toml
-from rru.settings.config import TRAINING_SETTINGS, Tables
-from rru.settings.tables import OptimiserSettings, Schedule
-from rru.tasks import Batch, Batches, LayerState, Metric, Task, TaskSettings
-from rru.training import Result, Run, RunError, Watch, run_folder, train_config
-from rru.training import train as run_loop
-from rru.training.from_config import optimiser_of
-from rru.training.run_files import OWN_MODEL, has_config
+from rru.data import OwnData, from_frame, from_path
+from rru.data.own.detect import set_or_path
+from rru.data.own.frames import Frame, is_frame
+from rru.inference.loading import load
+from rru.inference.own_model import Changes, FittedModel, ModelTask, Score, fit_model
+from rru.inference.progress import ProgressLine, together
+from rru.inference.trained import Trained
+from rru.kinds import reading_options
+from rru.settings import presets
+from rru.suggestions import did_you_mean
+from rru.training import RunError, Watch, run_folder, train_config
+from rru.training.locate import ROOT
+from rru.training.run_files import Epoch
 
-Score = Callable[[Any, Any], Tensor]
-Changes = Mapping[str, object]
-NAME = "own-model"
-DEFAULTS: Changes = {
-    "optimiser.name": "radam",
-    "optimiser.lr": 0.003,
-    "optimiser.beta1": 0.9,
-    "optimiser.beta2": 0.999,
-    "optimiser.eps": 1e-7,
-    "optimiser.clipping": "adaptive",
-    "optimiser.clip": 5.0,
-    "schedule.patience": 10,
-    "schedule.epochs": 100,
-    "schedule.seed": 0,
-}
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The settings of a run of a user's own model: only how it is trained."""
-
-    optimiser: OptimiserSettings
-    schedule: Schedule
-    model: str = ""
-    metric: str = "loss"
-
-    @classmethod
-    def of(cls, changes: Changes, model: str = "", metric: str = "loss") -> "ModelConfig":
-        """Return the default settings with some changed, by full name; raise ValueError for a wrong one."""
-        known = TRAINING_SETTINGS
-        values: Tables = {"optimiser": {}, "schedule": {}}
-        for name, value in {**DEFAULTS, **changes}.items():
-            if name not in known:
-                raise ValueError(f"settings of a model must be among {', '.join(known)}; got {name!r}")
-            values[known[name].table][known[name].declared.name] = known[name].check(value)
-        return cls(OptimiserSettings(**values["optimiser"]), Schedule(**values["schedule"]), model, metric)
-
-    def tables(self) -> Tables:
-        """Return plain tables, as stored in config.toml."""
-        plain = {"optimiser": asdict(self.optimiser), "schedule": asdict(self.schedule)}
-        given = {
-            table: {name: value for name, value in some.items() if value is not None} for table, some in plain.items()
-        }
-        return {"task": {"name": NAME}, OWN_MODEL: {"metric": self.metric}, "model": {"cell": self.model}, **given}
-
-
-class ModelRun(Run):
-    """The folder of a run of a user's own model, known by the table `own_model` of its config.toml."""
-
-    @functools.cached_property
-    def config(self) -> Any:
-        """The settings of training."""
-        given = {
-            f"{table}.{name}": value
-            for table in ("optimiser", "schedule")
-            for name, value in self.tables[table].items()
-        }
-        return ModelConfig.of(given)
-
-
-class _Epoch(Batches):
-    """The batches of an epoch, which must be taken in order. Their randomness depends on the seed alone."""
-
-    def __init__(self, loader: Iterable[object], seed: int) -> None:
-        super().__init__(len(loader), self._take)  # type: ignore[arg-type]
-        self.loader = loader
-        self.batches: Iterator[object] | None = None
-        self.next, self.seed = 0, seed
-        self.random: Tensor | None = None
-
-    def _take(self, index: int) -> Batch:
-        with torch.random.fork_rng(devices=[]):  # a loader draws from torch's default generator
-            if self.batches is None or index < self.next:
-                torch.manual_seed(self.seed)
-                generator = getattr(self.loader, "generator", None)
-                if isinstance(generator, torch.Generator):
-                    generator.manual_seed(self.seed)
-                self.batches, self.next = iter(self.loader), 0
-            elif self.random is not None:
-                torch.set_rng_state(self.random)
-            (batch,) = itertools.islice(self.batches, index - self.next, index - self.next + 1)
-            self.next, self.random = index + 1, torch.get_rng_state()
-        return _pair(batch)
-
-
-def _pair(batch: object) -> Batch:
-    """Return a user's batch as that of a task; inputs and targets may be anything that the model and the loss take."""
-    if not isinstance(batch, list | tuple) or len(batch) != 2:
-        raise TypeError(f"batches must be pairs (inputs, targets), got {type(batch).__name__}")
-    inputs, targets = batch
-    return Batch(inputs, targets, None, fresh=True, tokens=len(targets) if isinstance(targets, Sized) else 1)
-
-
-class _ModelTask(Task):
-    """A user's batches and loss, as a task."""
-
-    def __init__(self, loaders: Mapping[str, Iterable[object]], loss: Score, metric: Score | None) -> None:
-        super().__init__(None, TaskSettings(name=NAME, context=1, batch_size=1))
-        self.loaders, self.score, self.own_metric = loaders, loss, metric
-        self.metric = Metric("metric", "metric") if metric else Metric("loss", "loss")
-        for split, loader in loaders.items():
-            if not isinstance(loader, Sized) or not len(loader):
-                raise TypeError(f"{split} must be batches with a length above 0, such as a DataLoader; got {loader!r}")
-
-    def steps_per_epoch(self) -> int:
-        return len(self.loaders["train"])  # type: ignore[arg-type]
-
-    def epoch(self, generator: torch.Generator) -> Batches:
-        return _Epoch(self.loaders["train"], int(torch.randint(2**62, (), generator=generator)))
-
-    def loss(self, model: nn.Module, batch: Batch, state: LayerState = None) -> tuple[Tensor, LayerState]:
-        return self.score(model(_moved(batch.inputs, model)), _moved(batch.targets, model)), None
-
-    def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
-        return self.loss(model, batch)
-
-    def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
-        if split not in self.loaders:
-            return {}
-        totals, count = {"loss": 0.0, "metric": 0.0}, 0
-        for batch in map(_pair, self.loaders[split]):
-            outputs, targets = model(_moved(batch.inputs, model)), _moved(batch.targets, model)
-            totals["loss"] += float(self.score(outputs, targets)) * batch.tokens
-            if self.own_metric is not None:
-                totals["metric"] += float(self.own_metric(outputs, targets)) * batch.tokens
-            count += batch.tokens
-        names = ("metric", "loss") if self.own_metric else ("loss",)
-        return {name: totals[name] / count for name in names}
-
-
-def _moved(value: Any, model: nn.Module) -> Any:
-    """Move a tensor to the device of a model; leave anything else as it is."""
-    return value.to(next(model.parameters()).device) if isinstance(value, Tensor) else value
-
-
-def _fit_model(
-    model: nn.Module, task: _ModelTask, folder: Path, settings: Changes, watch: Watch | None, stop: Callable[[], bool]
-) -> Result:
-    """Train a model in a run folder, from the start or from where it stopped."""
-    config = ModelConfig.of(settings, type(model).__name__, task.metric.key)
-    if has_config(folder):
-        run = ModelRun(folder)
-        if differ := toml.differences(run.tables, config.tables()):
-            raise RunError(f"{folder}: holds a run with other settings ({differ}); choose another folder")
-    else:
-        run = ModelRun.create(folder, config)
-    return run_loop(task, model, optimiser_of(model, config.optimiser), run, watch, stop=stop)
+Place = Path | str
 
 
 @overload
 def fit(
-    task: OwnData | str,
+    task: OwnData | Place | Frame,
+    train: None = None,
+    valid: Place | Frame | None = None,
     *,
+    test: Place | Frame | None = None,
     cell: str = "rru",
     preset: str | None = None,
     settings: Changes | None = None,
     seed: int = 0,
-    folder: Path | str | None = None,
-    data_dir: Path | str | None = None,
+    folder: Place | None = None,
+    data_dir: Place | None = None,
     device: str = "cpu",
+    progress: bool | None = None,
+    on_epoch: Callable[[Epoch], object] | None = None,
     watch: Watch | None = None,
     stop: Callable[[], bool] = ...,
+    **reading: object,
 ) -> Trained: ...
 
 
@@ -195,44 +54,52 @@ def fit(
     loss: Score,
     metric: Score | None = None,
     test: Iterable[object] | None = None,
-    folder: Path | str | None = None,
+    folder: Place,
     settings: Changes | None = None,
     seed: int = 0,
+    progress: bool | None = None,
+    on_epoch: Callable[[Epoch], object] | None = None,
     watch: Watch | None = None,
     stop: Callable[[], bool] = ...,
-) -> Result: ...
+) -> FittedModel: ...
 
 
 def fit(
-    task: OwnData | str | nn.Module,
+    task: Any,
     train: Iterable[object] | None = None,
-    valid: Iterable[object] | None = None,
+    valid: Any = None,
     *,
+    test: Any = None,
     cell: str = "rru",
     preset: str | None = None,
     settings: Changes | None = None,
     seed: int = 0,
-    folder: Path | str | None = None,
-    data_dir: Path | str | None = None,
+    folder: Place | None = None,
+    data_dir: Place | None = None,
     device: str = "cpu",
-    loss: Score | None = None,
-    metric: Score | None = None,
-    test: Iterable[object] | None = None,
+    loss: Any = None,
+    metric: Any = None,
+    progress: bool | None = None,
+    on_epoch: Callable[[Epoch], object] | None = None,
     watch: Watch | None = None,
     stop: Callable[[], bool] = lambda: False,
-) -> Trained | Result:
+    **reading: object,
+) -> Trained | FittedModel:
     """Train on your own data, or train your own model. Killed or stopped, the same call continues.
 
     ```
-    trained = rru.fit(rru.data.from_text("novel.txt"), cell="rru")
-    result = rru.fit(model, train_loader, valid_loader, loss=nn.functional.cross_entropy, folder="run")
+    trained = rru.fit("novel.txt", by="words", settings={"epochs": 20})
+    trained = rru.fit(frame, target="load", horizon=24)  # a DataFrame of pandas or polars
+    fitted = rru.fit(model, train_loader, valid_loader, loss=nn.functional.cross_entropy, folder="run")
     ```
 
     **Arguments** for data:
 
-    - `task`: own data, from `rru.data.from_text` and so on, or the name of a data set, such as `bach`.
-    - `cell`, `preset`: as for `rru train`.
-    - `data_dir`, `device`: as for `rru train`.
+    - `task`: a file or folder, a DataFrame or a dict of columns, own data from `rru.data.from_text` and so on, or the
+      name of a data set, such as `bach`.
+    - `valid`, `test`: files or tables to validate and test on. Default: a tenth of the data each.
+    - `reading`: how to read a file or table, as for `rru train`: `by`, `target`, `horizon`, `text`, `label`, ...
+    - `cell`, `preset`, `data_dir`, `device`: as for `rru train`.
 
     **Arguments** for a model:
 
@@ -241,27 +108,75 @@ def fit(
       `test` the result has no test scores.
     - `loss`: `loss(model(inputs), targets)` is a scalar to minimise.
     - `metric`: the same, to choose the best epoch by; lower is better. Default: `loss`.
+    - `folder`: must be given.
 
     **Arguments** for both:
 
-    - `settings`: changes to the settings, such as `{"optimiser.lr": 0.01, "schedule.epochs": 20}`.
+    - `settings`: changes to the settings, such as `{"lr": 0.01, "epochs": 20}`, named as for `rru train --set`.
     - `seed`: random seed.
-    - `folder`: the run folder. Default: below `runs`, named by the settings; a model needs one.
+    - `folder`: the run folder. Default: below `runs`, named by the settings.
+    - `progress`: whether to show a bar. Default: in a terminal or a notebook. False also hides notices.
+    - `on_epoch`: called after each epoch with its record, as in `history`. If it raises, training can be continued.
     - `watch`, `stop`: as for `rru.training.train`.
 
-    **Returns:** for data, the trained model, as `rru.load` returns it. For a model, the result.
+    **Returns:** the trained model, as `rru.load` returns it; for a model a `FittedModel`, which has its `Result`.
+
+    If the folder has a run that has ended, it is loaded, and a message says so. If that is another run, RunError is
+    raised: with other settings or data; of a model also with another loss or metric, or with other modules or weights
+    (their names, shapes and types; initial values do not count). The batches of a model are compared by their number
+    and their data: all of a `TensorDataset`; 64 evenly spaced items of another data set that can be indexed, or of a
+    list of batches, in whatever order they are drawn; else the first batch. If reading these twice with the same random
+    seeds does not give the same content, only their shapes and types are compared.
     """
     changes = {"schedule.seed": seed, **(settings or {})}
     if isinstance(task, nn.Module):
         if train is None or valid is None or loss is None or folder is None:
             raise TypeError("fit of a model needs train and valid batches, loss and folder")
-        loaders = {"train": train, "valid": valid} | ({"test": test} if test else {})
-        return _fit_model(task, _ModelTask(loaders, loss, metric), Path(folder), changes, watch, stop)
-    if train is not None or valid is not None or loss is not None or metric is not None:
-        raise TypeError("train, valid, loss and metric are only for a model; data has its own")
-    config = presets.load(task, cell, preset).changed(changes)
-    place = Path(folder) if folder is not None else run_folder(config, Path("runs"))
-    result = train_config(config, place, data_dir=data_dir, device=device, watch=watch, stop=stop)
+        _check_reading(reading, None)
+        place, loaders = Path(folder).expanduser(), {"train": train, "valid": valid}
+        own_task = ModelTask(loaders | ({} if test is None else {"test": test}), loss, metric)
+        with ProgressLine(type(task).__name__, place, progress) as shown:
+            return fit_model(task, own_task, place, changes, together(shown, on_epoch, watch), stop)
+    if train is not None or loss is not None or metric is not None:
+        raise TypeError("train, loss and metric are only for a model; data has its own")
+    chosen = _data(task, reading | {"valid": valid, "test": test})
+    config = presets.load(chosen, cell, preset)
+    config = config.changed(presets.settings_by_name(changes, config.settings, f"{config.task.name} and {cell}"))
+    place = run_folder(config, ROOT) if folder is None else Path(folder).expanduser()
+    with ProgressLine(config.task.name, place, progress) as shown:
+        if isinstance(chosen, OwnData) and shown.bar:
+            for text in (chosen.summary, *chosen.notes):
+                shown.say(text)
+        watches = together(shown, on_epoch, watch)
+        result = train_config(config, place, data_dir=data_dir, device=device, watch=watches, stop=stop)
     if not result.best_epoch:
         raise RunError(f"{place}: has no trained weights: {result.status}, {result.reason}")
     return load(place)
+
+
+def _data(task: OwnData | Place | Frame, reading: Mapping[str, object]) -> OwnData | str:
+    """Return what to train on: the name of a data set, or the own data in a place or a table."""
+    given = {name: value for name, value in reading.items() if value is not None}
+    task = set_or_path(task) if isinstance(task, str) else task
+    known = task if isinstance(task, OwnData | str) else None
+    _check_reading(given, known)
+    if known is not None:
+        return known
+    if is_frame(task):
+        return from_frame(task, **given)
+    if not isinstance(task, Path):
+        right = "a model, a file or folder, a DataFrame, own data or the name of a data set"
+        raise TypeError(f"task must be {right}; got {type(task).__name__}")
+    return from_path(task, **given)
+
+
+def _check_reading(given: Mapping[str, object], known: OwnData | str | None) -> None:
+    """Raise TypeError for arguments that `fit` does not have, or that do not go with data that is known already."""
+    names = ["by", "valid", "test", *reading_options()]
+    for name, value in given.items():
+        if name not in names:
+            setting = f"a setting is given as settings={{{name!r}: {value!r}}}"
+            raise TypeError(f"fit has no argument {name!r}{did_you_mean(name, names)}; {setting}")
+        if known is not None:
+            what = known if isinstance(known, str) else "data that was read already"
+            raise TypeError(f"{name} is only for a file, a folder or a DataFrame, not for {what}")

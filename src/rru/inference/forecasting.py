@@ -1,27 +1,36 @@
 """Forecast series with a trained model."""
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
+from rru.data.own.columns import Layout
 from rru.data.own.data_json import MAX_WINDOW, SeriesFacts
+from rru.data.own.frames import is_frame, table_from
 from rru.data.own.resampling import RegularSeries, read_series
-from rru.data.own.scaling import Scaling
 from rru.data.own.source import check_place
-from rru.data.own.table import read_table
+from rru.data.own.table import Table
 from rru.data.own.times import Times
+from rru.data.spelling import flag, option
+from rru.inference import notebook
 from rru.inference.fans import picture
 from rru.inference.output import check_free, write_files
-from rru.inference.trained import Trained
+from rru.kinds.sources import Source
 from rru.tasks import QUANTILES, SeriesPart, Windows
 from rru.training import RunError
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
 
 BATCH = 256  # series at once
 HEAD = ("forecast", "low_80", "high_80", "low_95", "high_95")
@@ -47,45 +56,91 @@ class Forecast:
     quantiles: NDArray[np.float64]
     times: Times | None
 
+    def shortened(self, horizon: int | None) -> Forecast:
+        """Return the forecast of the first `horizon` steps; of all if it is None."""
+        if horizon is None:
+            return self
+        times = None if self.times is None else self.times[: len(self.history) + horizon]
+        return replace(self, quantiles=self.quantiles[:horizon], times=times)
 
-def forecast(trained: Trained, path: Path | str | None = None) -> list[Forecast]:
-    """Forecast the steps after the end of each series in a file.
+
+class Forecasts(list[Forecast]):
+    """The forecasts of series. Notebooks show a picture of the first ones."""
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return a table, as a dict of arrays: series (if there are several), time or step, median and intervals."""
+        several, timed = len(self) > 1 or bool(self[0].name), self[0].times is not None
+        names = [*(["series"] if several else []), "time" if timed else "step", *HEAD]
+        rows: list[list[Any]] = []
+        for each in self:
+            times = range(len(each.history) + len(each.quantiles)) if each.times is None else each.times
+            for when, values in zip(times[len(each.history) :], each.quantiles[:, ORDER].tolist(), strict=True):
+                rows.append([*([each.name] if several else []), when, *values])
+        return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+
+    def save(self, path: Path | str, *, force: bool = False) -> tuple[Path, Path]:
+        """Write the table to a CSV file, and a picture next to it; return both. `force` overwrites files."""
+        files = places(Path(path), force=force)
+        write_forecasts(self, files)
+        return files
+
+    def _repr_html_(self) -> str:
+        return notebook.image(picture(self))
+
+
+def forecast(trained: Trained, data: Source = None, horizon: int | None = None) -> Forecasts:
+    """Forecast the steps after the end of each series in a table.
 
     **Arguments:**
 
     - `trained`: a model trained on series.
-    - `path`: a table with the same columns as the one it was trained on. Columns that are known in advance must go on
-      for as many steps as are forecast, in rows without the target. Default: the file that it was trained on.
+    - `data`: a table with the same columns as the one it was trained on: a file, a DataFrame or a dict of columns; or
+      the values of one series, if the target is its only column. Columns that are known in advance must go on for as
+      many steps as are forecast, in rows without the target. Default: the file that it was trained on.
+    - `horizon`: the number of steps; at most, and by default, as many as in training.
     """
     trained.check_command("forecast")
     facts = trained.facts
     assert trained.config.data is not None and isinstance(facts, SeriesFacts)  # noqa: PT018 (of every model of series)
     trained_on = trained.config.data.path
-    if path is None and not trained_on.exists():
-        raise DataError(trained_on, "is gone; give --data, a file with the series to go on from")
-    path = trained_on if path is None else Path(path).expanduser()
-    check_place(path)
+    if data is None and not trained_on.exists():
+        raise DataError(trained_on, f"is gone; give {option('data')}, a table with the series to go on from")
+    if horizon is not None and not 1 <= horizon <= facts.horizon:
+        raise ValueError(f"horizon must be from 1 to {facts.horizon}, as in training; got {horizon}")
+    data = trained_on if data is None else data
     window = trained.config.task.context + facts.horizon
     if window > MAX_WINDOW:
         raise RunError(f"{trained.path}: context and horizon must be at most {MAX_WINDOW} steps, are {window}")
-    read = read_series(read_table(path), facts.layout)
-    all_series = [series.with_future(facts.horizon, path) for series in read.values()]
+    table = _table(data, facts.layout)
+    all_series = [series.with_future(facts.horizon, table.path) for series in read_series(table, facts.layout).values()]
     forecasts: list[Forecast] = []
     many = max(min(BATCH, MAX_WINDOW // window), 1)
     for start in range(0, len(all_series), many):
         forecasts += _forecast(trained, all_series[start : start + many], facts)
-    return forecasts
+    return Forecasts(each.shortened(horizon) for each in forecasts)
+
+
+def _table(data: Source, layout: Layout) -> Table:
+    """Read the table that a user gives; values without names are those of the target."""
+    if isinstance(data, Path | str):
+        path = Path(data).expanduser()
+        check_place(path)
+        return table_from(path)
+    if hasattr(data, "to_frame") and not is_frame(data):  # a Series of pandas or polars
+        data = data.to_frame(layout.target)
+    if not is_frame(data):
+        data = {layout.target: data}
+    return table_from(data, index=layout.time or "time")
 
 
 def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFacts) -> list[Forecast]:
-    layout, log = facts.layout, any(scaling.floor is not None for scaling in facts.series.values())
+    layout = facts.layout
     parts = [
         SeriesPart(
             series.values,
             series.observed,
             layout.standardized(series.inputs),
-            facts.series.get(series.name)  # one that was not there in training is scaled by its own values
-            or Scaling.of(series.values, facts.season, facts.horizon, facts.base, log=log),
+            facts.scaling(series.name, series.values),
         )
         for series in some
     ]
@@ -111,7 +166,7 @@ def places(path: Path, *, force: bool) -> tuple[Path, Path]:
         raise ValueError(f"output must be a .csv file, got {path}")
     files = path, path.with_suffix(".png")
     if not force:
-        check_free(files, "choose another name, or overwrite it with --force")
+        check_free(files, f"choose another name, or overwrite it with {flag('force')}")
     return files
 
 
@@ -122,21 +177,21 @@ def write_forecasts(forecasts: Sequence[Forecast], files: tuple[Path, Path]) -> 
 
 def table(forecasts: Sequence[Forecast]) -> bytes:
     """Return the forecasts as a CSV file: series (if there are several), time or step, median and intervals."""
-    several = len(forecasts) > 1 or bool(forecasts[0].name)
-    text = io.StringIO()
+    columns, text = Forecasts(forecasts).columns(), io.StringIO()
+    if "time" in columns:
+        whens = [when for each in forecasts for when in shown_times(each.times)[len(each.history) :]]
+        columns["time"] = np.array(whens)
     writer = csv.writer(text, lineterminator="\n")
-    timed = forecasts[0].times is not None
-    writer.writerow([*(["series"] if several else []), "time" if timed else "step", *HEAD])
-    for forecast in forecasts:
-        first, whens = len(forecast.history), None if forecast.times is None else shown_times(forecast.times)
-        for place, values in enumerate(forecast.quantiles, first):
-            when = str(place) if whens is None else whens[place]
-            writer.writerow([*([forecast.name] if several else []), when, *(f"{values[at]:.8g}" for at in ORDER)])
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([f"{value:.8g}" if isinstance(value, float) else value for value in row])
     return text.getvalue().encode()
 
 
-def shown_times(times: Times) -> list[str]:
+def shown_times(times: Times | None) -> list[str]:
     """Return times as texts, no finer than they need: days, seconds or microseconds."""
+    if times is None:
+        return []
     unit = next(unit for unit in ("D", "s", "us") if (times.astype(f"datetime64[{unit}]") == times).all())
     shown: list[str] = times.astype(f"datetime64[{unit}]").astype(str).tolist()
     return shown

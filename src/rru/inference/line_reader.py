@@ -1,6 +1,9 @@
 """Read one sequence line by line with a trained model, and tell after each line what the model predicts."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,9 +11,11 @@ from torch import Tensor
 
 from rru.data import KEYS, LOWEST_NOTE
 from rru.inference.classifying import ranked
-from rru.inference.trained import Trained
 from rru.kinds import kind_of
 from rru.tasks import JointHead, LayerState
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
 
 SHOWN = 3  # tokens or classes
 MIN_SHOWN = 0.05  # probability of a note that is shown

@@ -1,8 +1,11 @@
 """Compose music with a trained model, one step at a time."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import torch
@@ -11,12 +14,13 @@ from torch import Tensor
 
 from rru.data import KEYS
 from rru.data.own.data_json import MusicFacts
-from rru.data.own.midi import GRID as OWN_STEPS_PER_BEAT
-from rru.inference.trained import Trained, check_temperature
+from rru.inference.sampling import check_temperature
+from rru.kinds import music
 from rru.tasks import JointHead
 
-STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # a step is a quarter note
-DEFAULT_STEPS_PER_BEAT = 2  # in the other data sets, a step is an eighth note
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
+
 BEATS_PER_BAR = 4
 OCTAVE = 12
 CANDIDATES, ROUNDS = 64, 8  # chords drawn at once, and how often, to find one with the wanted number of voices
@@ -54,7 +58,7 @@ class Piece:
         """The steps of the model after the prompt, (steps, 88)."""
         return self.roll[self.prompt :: self.repeats]
 
-    def moved(self, octaves: int) -> "Piece":
+    def moved(self, octaves: int) -> Piece:
         """Return the piece some octaves higher, or lower if negative. Notes that would leave the keys stay."""
         target = np.arange(KEYS) + OCTAVE * octaves
         target = np.where((target >= 0) & (target < KEYS), target, np.arange(KEYS))
@@ -62,6 +66,18 @@ class Piece:
         for key in np.flatnonzero(self.roll.any(0)):
             roll[:, target[key]] |= self.roll[:, key]
         return replace(self, roll=roll)
+
+    def save(self, path: Path | str, *, force: bool = False) -> list[Path]:
+        """Write a .mid file, and a .png and a .wav next to it; return the three. `force` overwrites files."""
+        from rru.inference import score  # it imports this module
+
+        (place,) = score.places(Path(path), 1, force=force)
+        return score.write(self, place)
+
+    def _repr_html_(self) -> str:
+        from rru.inference import notebook, picture, sound  # the last two import this module
+
+        return notebook.image(picture.picture(self)) + notebook.audio(sound.sound(self))
 
     def complaints(self, voices: int | None = None) -> list[str]:
         """Return the problems of the composed part: mostly silent, stuck on one chord, or not of `voices` voices."""
@@ -79,9 +95,7 @@ class Piece:
 
 def steps_per_beat(trained: Trained) -> int:
     """Return the steps per quarter note in the data of a model."""
-    if trained.config.data is not None:
-        return int(trained.config.data.options.get("grid", OWN_STEPS_PER_BEAT))
-    return STEPS_PER_BEAT.get(trained.task, DEFAULT_STEPS_PER_BEAT)
+    return music.steps_per_beat(trained.trained_on)
 
 
 def beats_per_bar(trained: Trained) -> float:

@@ -1,20 +1,25 @@
 """Choose a prompt for a piece, and write the piece as MIDI, picture and sound."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from rru import data
 from rru.data import DataError, without_empty_steps
 from rru.data.midi import grid, read_midi
+from rru.data.spelling import flag
 from rru.inference.midi import midi
 from rru.inference.music import Piece, Roll, Sampling, beats_per_bar, compose, keeps_rests, steps_per_beat
 from rru.inference.output import check_free, write_files
 from rru.inference.picture import picture
 from rru.inference.sound import sound
-from rru.inference.trained import Trained
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
 
 PROMPT_BARS = 2
 
@@ -130,7 +135,8 @@ def places(path: Path, count: int, *, force: bool) -> list[Path]:
     paths = [path.with_stem(f"{path.stem}-{number}") for number in range(1, count + 1)] if count > 1 else [path]
     if not force:
         check_free(
-            [file for each in paths for file in _files(each)], "choose another name, or overwrite it with --force"
+            [file for each in paths for file in _files(each)],
+            f"choose another name, or overwrite it with {flag('force')}",
         )
     return paths
 

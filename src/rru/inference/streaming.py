@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rru.nn import Layer
 from rru.scan.reference import State
-from rru.tasks import SequenceModel
+from rru.tasks import Classifier, Recurrent
 
 
 class Stream:
@@ -23,19 +23,19 @@ class Stream:
     Any hashable value can name a session. A step runs the given sessions as one batch, so stepping a thousand sessions
     costs far less than a thousand calls.
 
-    **Arguments:** `model`: a layer or a task's sequence model, not bidirectional, in evaluation mode.
+    **Arguments:** `model`: a layer or the model of a task, not bidirectional, in evaluation mode.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        layer = model.layers if isinstance(model, SequenceModel) else model
+        layer = model.layers if isinstance(model, Recurrent) else model
         if not isinstance(layer, Layer):
-            raise TypeError(f"stream takes a layer of rru or a task's sequence model, got {type(model).__name__}")
+            raise TypeError(f"stream takes a layer of rru or the model of a task, got {type(model).__name__}")
         if layer.bidirectional:
             raise ValueError("stream needs a unidirectional model: a step cannot see later inputs")
         if model.training:
             raise ValueError("stream needs a model in evaluation mode: call .eval() first")
-        self._start = model if isinstance(model, SequenceModel) else layer  # gives the initial state of sessions
+        self._start = model if isinstance(model, Recurrent) else layer  # gives the initial state of sessions
         self._stepper = layer.stepper()
         self._places: dict[Hashable, int] = {}  # index of each session in `_pool`
         self._free: list[int] = []
@@ -78,34 +78,37 @@ class Stream:
         - `sessions`: the sessions to step, without duplicates.
         - `inputs`: one row per session: (B, m) features or (B,) tokens.
 
-        **Returns:** (B, p): the outputs of a layer, or the logits of a sequence model.
+        **Returns:** (B, p): the outputs of a layer, or the logits of a model; those of a classifier are of the classes
+        after this step.
         """
         if len(inputs) != len(sessions):
             raise ValueError(f"inputs must have a row for each of {len(sessions)} sessions, got {len(inputs)}")
         places = [self._place(session) for session in sessions]
-        if isinstance(self.model, SequenceModel):
+        if isinstance(self.model, Recurrent):
             return self._step_model(self.model, places, inputs)
-        return self._step_layer(places, inputs)
+        return self._step_layer(places, inputs)[0]
 
     @torch.no_grad()
-    def _step_model(self, model: SequenceModel, places: list[int], inputs: Tensor) -> Tensor:
+    def _step_model(self, model: Recurrent, places: list[int], inputs: Tensor) -> Tensor:
         x = inputs.to(model.head.weight.dtype) if model.embedding is None else model.embedding(inputs)  # (B, m)
-        logits: Tensor = model.head(self._step_layer(places, x))
+        output, states = self._step_layer(places, x)
+        logits: Tensor = model.head(states[-1][0] if isinstance(model, Classifier) else output)  # of h, or of o
         return logits
 
-    def _step_layer(self, places: list[int], x: Tensor) -> Tensor:
+    def _step_layer(self, places: list[int], x: Tensor) -> tuple[Tensor, list[State]]:
+        """Return the output (B, p) and the state of each cell."""
         if len(places) == 1:  # a single session needs no copy to and from the pool
             (place,) = places
             before = self._alone.get(place) or self._gather(places)
             output, self._alone[place] = self._stepper.run(x, before)
-            return output
+            return output, self._alone[place]
         if len(set(places)) != len(places):
             raise ValueError("sessions must be distinct, got duplicates")
         for place in self._alone.keys() & set(places):
             self._scatter([place], self._alone.pop(place))
         output, after = self._stepper.run(x, self._gather(places))
         self._scatter(places, after)
-        return output
+        return output, after
 
     def _gather(self, places: list[int]) -> list[State]:
         """Read the states at these places from the pool, one state per cell."""

@@ -1,42 +1,49 @@
-"""Load trained models from run folders or exported folders."""
+"""A trained model and its verbs. Each verb calls the function of this package that does it."""
 
-import sys
-from collections.abc import Callable, Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rru import data, tasks
 from rru.data import Facts
+from rru.data.spelling import in_command
 from rru.data.vocabulary import Vocabulary
-from rru.files import MANIFEST, read_file, read_folder
+from rru.inference import showing
+from rru.inference.classifying import classify_all
+from rru.inference.evaluating import evaluate
+from rru.inference.export import export
+from rru.inference.forecasting import Forecasts, forecast
+from rru.inference.history import HasRun
+from rru.inference.music import Piece, Roll
+from rru.inference.score import Prompt, continued
+from rru.inference.score import prompt as prompt_of
+from rru.inference.streaming import Stream
+from rru.inference.writing import write
 from rru.kinds import KINDS, TrainedOn, kind_of
+from rru.kinds.sources import Source
 from rru.settings import Config
-from rru.training import Result, Run, RunError
-from rru.training.checkpoint import MODEL, declared, unpack
-from rru.training.own_code import missing_code
-from rru.training.run_files import (
-    ABOUT_DATA,
-    CONFIG,
-    EXPORT_CONFIG,
-    VOCABULARY,
-    about_data,
-    linked_file,
-    read_object,
-    read_tables,
-)
+from rru.tasks import QUANTILES
+from rru.training import Result, RunError
 
-OTHER_LIMIT = 64 << 20  # bytes of a file beside the weights
-Check = Callable[[Path], None]
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100.0  # beyond, sampling is practically greedy or uniform
-_COUNTS = ("num_layers", "relu_layers", "rounds")  # at most the number of tensors: each layer or round has its own
+MEDIAN = QUANTILES.index(0.5)
+Chances = dict[str, float]
+"""The probability of each class, highest first."""
+PREDICTING = ("classify", "forecast")
+"""The commands of models that have one natural answer, which `predict` gives."""
 
 
-@dataclass(frozen=True)
-class Trained:
+@dataclass(frozen=True, repr=False)
+class Trained(HasRun):
     """A model with its best weights, ready to use, and the settings and result of its run.
+
+    Which of `write`, `compose`, `forecast`, `classify`, `stream` and `predict` it has depends on the kind of data; see
+    `verbs`. The other methods are for all.
 
     **Arguments:**
 
@@ -72,17 +79,114 @@ class Trained:
         """What it keeps of its data, to read new data in the same way."""
         return TrainedOn(self.config.task, self.config.data, self.facts, self.vocabulary)
 
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """The names of the methods that its kind of data has."""
+        commands = kind_of(self.kind).commands
+        predict = ("predict",) if not in_command() and set(commands) & set(PREDICTING) else ()
+        return (*commands, *predict, "evaluate", "export")
+
+    def write(
+        self,
+        prompt: str = "",
+        length: int = 200,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        seed: int = 0,
+    ) -> str:
+        """Continue a text, and return it with its beginning; see `rru.inference.write`, which yields it in pieces."""
+        pieces = write(self, prompt, length, temperature=temperature, top_k=top_k, seed=seed)
+        return prompt + "".join(pieces)
+
+    def compose(
+        self,
+        bars: int = 16,
+        prompt: Path | str | Roll | None = None,
+        *,
+        from_test: int | None = None,
+        temperature: float = 1.0,
+        voices: int | None = None,
+        octave: int = 0,
+        seed: int = 0,
+        data_dir: data.Place = None,
+    ) -> Piece:
+        """Compose a piece; see `rru.inference.compose`. Notebooks show and play it, and its `save` writes it to files.
+
+        **Arguments:** `bars`: how many, after the prompt; `prompt`: a MIDI file or a piano roll (T, 88) to continue, by
+        default the first chord of a test piece; the others as for `rru compose`.
+        """
+        if prompt is None or isinstance(prompt, Path | str):
+            file = None if prompt is None else Path(prompt).expanduser()
+            given = prompt_of(self, file, from_test, seed, data_dir, octave=octave)
+        else:
+            given = Prompt(np.asarray(prompt, np.uint8), np.asarray(prompt, np.uint8))
+        return continued(self, given, bars, octave=octave, temperature=temperature, voices=voices, seed=seed)
+
+    def forecast(self, data: Source = None, horizon: int | None = None) -> Forecasts:
+        """Forecast the steps after the end of each series in a table; see `rru.inference.forecast`.
+
+        Notebooks show the forecasts as a picture; their `columns` are a table, and `save` writes both to files.
+        """
+        return forecast(self, data, horizon)
+
+    def classify(self, data: Source) -> Chances | list[Chances]:
+        """Return the probability of each class, highest first; see `rru.inference.classify_all`.
+
+        One text, file or array gives one answer; a list or a table gives a list, in its order.
+        """
+        chances = classify_all(self, data)
+        return chances[""] if list(chances) == [""] else list(chances.values())
+
+    def predict(self, data: Source = None) -> str | list[str] | NDArray[np.float64]:
+        """Return the likeliest class of each item, or the median of each forecast, (series, horizon).
+
+        One item gives one class; one series without a name gives (horizon,). See `classify` and `forecast`.
+        """
+        if not set(PREDICTING) & set(kind_of(self.kind).commands):
+            raise RunError(f"{self.path}: `predict` is for models that classify or forecast; {self._this}")
+        if "forecast" in self.verbs:
+            forecasts = self.forecast(data)
+            medians = np.stack([each.quantiles[:, MEDIAN] for each in forecasts])
+            return medians if forecasts[0].name else medians[0]
+        chances = self.classify(data)
+        return next(iter(chances)) if isinstance(chances, dict) else [next(iter(each)) for each in chances]
+
+    def evaluate(
+        self,
+        data: Source = None,
+        labels: Iterable[object] | None = None,
+        *,
+        split: str = "test",
+        data_dir: data.Place = None,
+    ) -> dict[str, float]:
+        """Return all scores, on the test split of its data or on new data; see `rru.inference.evaluate`."""
+        return evaluate(self, data, labels, split=split, data_dir=data_dir)
+
+    def stream(self) -> Stream:
+        """Return a `Stream`, which runs many sequences at once, one step at a time; see `rru.stream`."""
+        self.check_command("stream")
+        return Stream(self.model)
+
+    def export(self, folder: Path | str, form: str = "safetensors") -> list[str]:
+        """Write the model to a new folder, for `rru.load` or other runtimes; see `rru.inference.export`."""
+        return export(self, Path(folder), form)
+
     def check_command(self, command: str) -> None:
         """Raise RunError unless the command is for models of its kind of data."""
-        kind = kind_of(self.kind)
-        if command in kind.commands:
+        if command in kind_of(self.kind).commands:
             return
         able = [each for each in KINDS.values() if command in each.commands]
         names = [name for name in tasks.task_names() if kind_of(data.data_set(name).kind) in able]
         own = " or ".join(dict.fromkeys(each.noun for each in able))
         wanted = f"{', '.join(names)} or your own {own}" if names else own
-        this = f"this is a run of {self.task}: {kind.noun}, for `rru {kind.commands[0]}`"
-        raise RunError(f"{self.path}: `{command}` needs a run of {wanted}; {this}")
+        raise RunError(f"{self.path}: `{command}` needs a run of {wanted}; {self._this}")
+
+    @property
+    def _this(self) -> str:
+        """What it is and what it can do, for the end of an error."""
+        *first, last = (f"`{verb}`" for verb in self.verbs)
+        return f"this is a run of {self.task}: {kind_of(self.kind).noun}, for {', '.join(first)} and {last}"
 
     def checked(self, logits: Tensor) -> Tensor:
         """Return the logits; raise RunError if one is not finite."""
@@ -90,146 +194,17 @@ class Trained:
             raise RunError(f"{self.path}: the model's outputs are not finite; its weights cannot be used")
         return logits
 
+    @property
+    def _title(self) -> str:
+        return f"{self.config.model.cell} on {self.config.title}"
 
-def check_temperature(temperature: float) -> None:
-    """Raise ValueError if the temperature is out of range."""
-    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
-        raise ValueError(f"temperature must be from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}, got {temperature}")
+    def __dir__(self) -> Iterator[str]:
+        """List only the verbs that its kind of data has, for completion."""
+        of_some = {"predict", *(command for kind in KINDS.values() for command in kind.commands)}
+        return (name for name in super().__dir__() if name not in of_some or name in self.verbs)
 
+    def __repr__(self) -> str:
+        return showing.line(self)
 
-def load(place: Path | str) -> Trained:
-    """Load a trained model; raise RunError if the folder has no usable weights.
-
-    ```python
-    trained = rru.load("runs/bach/rru/4b12cdd334f4")
-    logits, state = trained.model(torch.zeros(20, 1, 88))  # (20, 1, 88)
-    ```
-
-    **Arguments:** `place`: a run folder, whose best weights are loaded, or a safetensors folder from `rru export`,
-    local or downloaded from the Hugging Face Hub.
-    """
-    path = Path(place)
-    if (path / MODEL).is_file():
-        return _from_export(path) if (path / EXPORT_CONFIG).is_file() else _from_older_export(path)
-    if (path / EXPORT_CONFIG).is_file() or (path / MANIFEST).is_file():
-        raise RunError(f"{path}: was exported for other runtimes; rru reads a run, or an export as safetensors")
-    run = Run(path)
-    if not run.best_epochs:
-        raise RunError(f"{path}: has no weights yet: no epoch has finished; continue with `rru resume {path}`")
-    epoch = run.best_epochs[-1]
-    if (vocabulary := path / VOCABULARY).is_symlink():
-        raise RunError(f"{vocabulary}: must be a file, is a link")
-    return _trained(path, run.config, lambda check: run.best(epoch, _each(check)), epoch, run.result())
-
-
-def _from_export(path: Path) -> Trained:
-    """Load config.json and model.safetensors. They may be symlinks, as in downloads from the Hub."""
-    config, model = path / EXPORT_CONFIG, path / MODEL
-    tables = read_object(linked_file(config)) or {}
-    try:
-        settings = Config.of(tables)
-    except ValueError as error:
-        raise RunError(missing_code(path, tables) or f"{config}: cannot be read ({error})") from error
-
-    def read(check: Check) -> dict[str, Tensor]:
-        check(linked_file(model))
-        return unpack(read_file(linked_file(model), sys.maxsize), model)
-
-    return _trained(path, settings, read, linked=True)
-
-
-def _from_older_export(path: Path) -> Trained:
-    """Load an export of version 0.1, which has config.toml and a manifest instead of config.json."""
-    try:
-        config = Config.of(read_tables(path))
-    except ValueError as error:
-        raise RunError(f"{path / CONFIG}: cannot be read ({error})") from error
-
-    def read(check: Check) -> dict[str, Tensor]:
-        files = read_folder(path, _each(check))
-        if missing := {CONFIG, MODEL} - set(files):
-            raise RunError(f"{path}: is not a folder that `rru export` made, its manifest lacks {', '.join(missing)}")
-        return unpack(files[MODEL], path / MODEL)
-
-    return _trained(path, config, read)
-
-
-def _each(check: Check) -> Check:
-    """Return a check for `read_folder`, from one for the weights. Other files in the folder must be small."""
-
-    def each(file: Path) -> None:
-        if file.name == MODEL:
-            check(file)
-        elif (size := file.lstat().st_size) > OTHER_LIMIT:
-            raise ValueError(f"{file.name} has {size} bytes; at most {OTHER_LIMIT} are allowed")
-
-    return each
-
-
-def _trained(
-    path: Path,
-    config: Config,
-    read: Callable[[Check], dict[str, Tensor]],
-    epoch: int | None = None,
-    result: Result | None = None,
-    *,
-    linked: bool = False,
-) -> Trained:
-    vocabulary = Vocabulary.load(path / VOCABULARY) if (path / VOCABULARY).exists() else None
-    facts = None
-    if config.data is not None:
-        try:
-            facts = config.data.format.facts.of(about_data(path, linked=linked))
-        except ValueError as error:
-            raise RunError(f"{path / ABOUT_DATA}: is not that of a model on {config.kind} ({error})") from error
-    trained_on = TrainedOn(config.task, config.data, facts, vocabulary)
-    model = _model(path, config, read, trained_on)
-    return Trained(path, config, model.eval(), vocabulary, facts, epoch, result)
-
-
-def _model(
-    path: Path, config: Config, read: Callable[[Check], dict[str, Tensor]], trained_on: TrainedOn
-) -> tasks.Recurrent:
-    """Build the model from its settings and load its weights, which `read` returns.
-
-    Untrusted settings and weights may have any size. So it first builds the model on the meta device, which takes no
-    memory, and compares its shapes with those in the header of the weights. Only then it reads them.
-    """
-    kind, arguments, vocabulary = kind_of(config.kind), config.model.arguments, trained_on.vocabulary
-    wanted, given = kind.vocabularies or (None,), None if vocabulary is None else vocabulary.kind
-    if given not in wanted:
-        right, wrong = (f"of {name}" if name else "not there" for name in (wanted[0], given))
-        raise RunError(f"{path / VOCABULARY}: must be {right} for {config.task.name}, is {wrong}")
-    tokens = None if vocabulary is None else len(vocabulary)
-
-    def build() -> tasks.Recurrent:
-        architecture = kind.task.architecture_of(config.task, trained_on.facts, tokens)
-        return architecture.build(config.model.cell, arguments, config.model.budget)
-
-    def check(file: Path) -> None:
-        stored = declared(file)
-        for setting in _COUNTS:
-            if arguments.get(setting, 0) > len(stored):
-                raise ValueError(f"{setting} is {arguments[setting]}, of {len(stored)} tensors")
-        with torch.device("meta"):
-            _compare({each: _shape(tensor) for each, tensor in build().state_dict().items()}, stored)
-
-    try:
-        weights = read(check)
-        model = build()
-        model.load_state_dict(weights)
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RunError(f"{path}: its weights do not fit its settings: {reason}") from error
-    return model
-
-
-def _compare(wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
-    for name in dict.fromkeys([*wanted, *given]):
-        shape, right = (shapes.get(name, "not there") for shapes in (given, wanted))
-        if shape != right:
-            raise ValueError(f"{name} is {shape}, should be {right}")
-
-
-def _shape(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
+    def _repr_html_(self) -> str:
+        return showing.page(self)

@@ -1,14 +1,20 @@
 """Write text with a trained model, token by token."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from rru.data.vocabulary import Vocabulary, tokens_of
-from rru.inference.trained import Trained, check_temperature
+from rru.inference.sampling import check_temperature
 from rru.tasks import LayerState
 from rru.training import RunError
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
 
 
 def write(

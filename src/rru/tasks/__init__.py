@@ -23,7 +23,7 @@ from rru.tasks.models import Architecture, Classifier, LayerState, Options, Recu
 from rru.tasks.music import MusicTask
 from rru.tasks.series import QUANTILES, SeriesTask, beats_baselines, verdict
 from rru.tasks.settings import LanguageSettings, MusicSettings, TaskSettings, WordSettings
-from rru.tasks.task import Task, map_state
+from rru.tasks.task import Task, evaluating, map_state
 from rru.tasks.windows import SeriesPart, Windows
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "WordSettings",
     "WordTask",
     "beats_baselines",
+    "evaluating",
     "load",
     "make",
     "map_state",

@@ -124,7 +124,7 @@ class Task(ABC):
         **Arguments:** `split`: `train`, `valid` or `test`.
         """
         checks.choice("split", split, SPLITS)
-        with _evaluating(model):
+        with evaluating(model):
             return self._scores(model, split)
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Task(ABC):
 
     def calibrate(self, model: nn.Module) -> None:
         """Set the buffers of a model that are found after an epoch, not trained, such as the width of intervals."""
-        with _evaluating(model):
+        with evaluating(model):
             self._calibrate(model)
 
     def _calibrate(self, model: nn.Module) -> None:  # noqa: B027
@@ -148,7 +148,7 @@ class Task(ABC):
 
     def details(self, model: nn.Module) -> dict[str, object]:
         """Return what the report shows of the test split besides scores, as JSON values; empty if there is nothing."""
-        with _evaluating(model):
+        with evaluating(model):
             return self._details(model)
 
     def _details(self, model: nn.Module) -> dict[str, object]:
@@ -157,7 +157,7 @@ class Task(ABC):
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Switch to evaluation mode without gradients, and restore the mode of every module afterwards."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()

@@ -1,9 +1,10 @@
 """Events that a run reports, for progress bars, logs and TensorBoard."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rru.training.result import Result
+from rru.training.run_files import Epoch, finite_scores, is_number
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Evaluated:
     - `train_loss`: the mean training loss of the epoch's steps.
     - `validation`: validation scores by name.
     - `best`, `best_epoch`: the best validation score so far, and its epoch; NaN and 0 if there is none.
+    - `test`: test scores by name, with `schedule.test_every_epoch`; else empty.
     """
 
     epoch: int
@@ -69,6 +71,13 @@ class Evaluated:
     validation: Mapping[str, float]
     best: float
     best_epoch: int
+    test: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def record(self) -> Epoch:
+        """The epoch as the run's history has it."""
+        loss = self.train_loss if is_number(self.train_loss) else None
+        return Epoch(self.epoch, finite_scores(self.validation), finite_scores(self.test), loss, self.step)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ details.json     what the report shows of the test split besides scores, such as
 result.json      the result, once the run has ended
 vocabulary.json  the vocabulary, for tasks on text
 data.json        what is known about the user's own data, so that the model can be used when the data is gone
+fingerprint.json what a user's own model, loss and batches are, to compare with when `rru.fit` is called again
 cell.py          a copy of the file of a user's cell, to compare it and to load the model elsewhere; not run
 kind.py          the same of a user's kind of data
 lock             held by the process that trains
@@ -38,9 +39,11 @@ from rru.training.errors import RunError
 from rru.training.own_code import missing_code
 from rru.training.result import REMOVE, Result
 from rru.training.run_files import (
+    ABOUT_LIMIT,
     CONFIG,
     DETAILS,
     ENVIRONMENT,
+    FINGERPRINT,
     MAX_EPOCHS,
     METRICS,
     OWN_MODEL,
@@ -93,13 +96,14 @@ class Run:
             raise RunError(missing_code(self.path, self.tables) or f"{self.path / CONFIG}: {error}") from error
 
     @classmethod
-    def create(cls, path: Path | str, config: Tabled) -> Self:
+    def create(cls, path: Path | str, config: Tabled, fingerprint: Mapping[str, object] | None = None) -> Self:
         """Create the folder of a new run; raise RunError if the folder already has a run.
 
         **Arguments:**
 
         - `path`: the folder; created with its parents if missing.
         - `config`: every setting of the run.
+        - `fingerprint`: the content of fingerprint.json, if it has one.
         """
         path = Path(path)
         if (path / CONFIG).exists():
@@ -111,6 +115,8 @@ class Run:
         files.flush_folder(path)
         files.flush_folder(path.parent)
         files.write_file(path / ENVIRONMENT, json.dumps(environment(), indent=1).encode())
+        if fingerprint is not None:
+            files.write_file(path / FINGERPRINT, _json(fingerprint))
         # Last, because config.toml marks the folder as a run:
         files.write_file(path / CONFIG, toml.dumps(config.tables()).encode())
         return cls(path)
@@ -202,6 +208,10 @@ class Run:
     def details(self) -> dict[str, object]:
         """Return the content of details.json; empty if there is none."""
         return read_object(self.path / DETAILS) or {}
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return the content of fingerprint.json, which says what a user's own model is trained with."""
+        return read_object(self.path / FINGERPRINT, limit=ABOUT_LIMIT) or {}
 
     def write_result(self, result: Mapping[str, object]) -> None:
         """Write result.json, which ends the run."""

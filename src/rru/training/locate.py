@@ -1,5 +1,6 @@
 """Locate runs: the folder for a config, and all runs below a folder."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,12 +10,27 @@ from rru.training.errors import RunError
 from rru.training.folder import Run
 from rru.training.run_files import CONFIG, EXPORT_CONFIG
 
+ROOT = Path("runs")
+"""The folder that runs are in by default."""
 PARTS = ("checkpoint", "best", "music", "tensorboard")  # folders inside a run, which has no other runs in it
 
 
 def run_folder(config: Config, root: Path) -> Path:
     """Return the folder of a config's run: `<task>/<cell>/<id>` below `root`."""
     return root.joinpath(config.task.name, config.model.cell, config.id)
+
+
+def run_by_id(name: str, root: Path = ROOT) -> Path | None:
+    """Return the folder of the run with this id, or the beginning of one; None if there is none below `root`.
+
+    Raise RunError if several ids begin so.
+    """
+    if not re.fullmatch(r"[0-9a-f]{4,12}", name):
+        return None
+    folders = sorted(folder for folder in root.glob(f"*/*/{name}*") if (folder / CONFIG).is_file())
+    if len(folders) > 1:
+        raise RunError(f"{name}: several runs have such an id: {', '.join(map(str, folders[:3]))}; give more digits")
+    return folders[0] if folders else None
 
 
 def find_runs(root: Path, damaged: Callable[[Path, FileError], None] | None = None) -> list[Run]:

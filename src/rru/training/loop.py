@@ -232,7 +232,7 @@ class _Loop:
                 with progress.timed("evaluation"):
                     self.task.calibrate(self.session.model)
             scores = self._evaluate("valid")
-            tested = {"test": self._evaluate("test")} if self.schedule.test_every_epoch else {}
+            tested = self._evaluate("test") if self.schedule.test_every_epoch else {}
         self.session.close_epoch()
         if not self.task.starts_well:
             progress.check_epoch()
@@ -246,10 +246,11 @@ class _Loop:
                     weights = self.session.model.state_dict()
                     self.run.save_best(progress.epoch, weights, {"epoch": progress.epoch, **scores})
         line = {"kind": "epoch", "epoch": progress.epoch, "step": progress.step, "train_loss": train_loss}
-        self._line({**line, "validation": scores, "best_epoch": progress.best_epoch, **tested})
+        more = {"test": tested} if tested else {}
+        self._line({**line, "validation": scores, "best_epoch": progress.best_epoch, **more})
         self._save()
         best = progress.validation.get(self.task.metric.key, math.nan)
-        self._tell(Evaluated(progress.epoch, progress.step, train_loss, scores, best, progress.best_epoch))
+        self._tell(Evaluated(progress.epoch, progress.step, train_loss, scores, best, progress.best_epoch, tested))
 
     def _test(self) -> dict[str, float]:
         """Return the test scores of the best weights; empty if there are none."""

@@ -23,6 +23,7 @@ RESULT = "result.json"
 VOCABULARY = "vocabulary.json"
 ABOUT_DATA = "data.json"
 DETAILS = "details.json"
+FINGERPRINT = "fingerprint.json"
 CELL = "cell.py"
 KIND = "kind.py"
 EXPORT_CONFIG = "config.json"
@@ -51,11 +52,15 @@ class Epoch:
     - `epoch`: counted from 1; 0 is before training.
     - `validation`: the finite scores by metric.
     - `test`: the same on the test split, with `schedule.test_every_epoch`; else empty.
+    - `train_loss`: the mean loss of the epoch's training steps; None before training, or if it is not finite.
+    - `step`: training steps so far.
     """
 
     epoch: int
     validation: Mapping[str, float]
     test: Mapping[str, float] = field(default_factory=dict)
+    train_loss: float | None = None
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,9 @@ class MetricsLine:
     @property
     def scores(self) -> Epoch:
         """The scores in a line that closes an epoch."""
-        return Epoch(self.epoch, _scores(self.content.get("validation")), _scores(self.content.get("test")))
+        validation, test = (finite_scores(self.content.get(split)) for split in ("validation", "test"))
+        loss = self.content.get("train_loss")
+        return Epoch(self.epoch, validation, test, loss if is_number(loss) else None, self.step)
 
 
 def is_export(folder: Path) -> bool:
@@ -215,8 +222,9 @@ def _line(text: bytes) -> MetricsLine | None:
     return MetricsLine(text, content, epoch, step)
 
 
-def _scores(values: object) -> dict[str, float]:
-    entries = values.items() if isinstance(values, dict) else ()
+def finite_scores(values: object) -> dict[str, float]:
+    """Return the scores in a mapping that are finite numbers; none if it is something else."""
+    entries = values.items() if isinstance(values, Mapping) else ()
     return {name: float(value) for name, value in entries if is_number(value)}
 
 

@@ -1,0 +1,48 @@
+"""Evaluate a trained model, on the data it was trained on or on new data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rru import data, tasks
+from rru.data.own.detect import file_or_text
+from rru.kinds import kind_of
+from rru.kinds.sources import Source
+from rru.training import RunError
+from rru.training.denormals import denormals_flushed
+
+if TYPE_CHECKING:
+    from rru.inference.trained import Trained
+
+
+def evaluate(
+    trained: Trained,
+    source: Source = None,
+    labels: Iterable[object] | None = None,
+    *,
+    split: str = "test",
+    data_dir: data.Place = None,
+) -> dict[str, float]:
+    """Return all scores of a model by name.
+
+    **Arguments:**
+
+    - `trained`: the model.
+    - `source`: new data, of the kind that it was trained on: a text, or its file; MIDI files or piano rolls (T, 88);
+      a table (a file, a DataFrame or a dict of columns); texts, sequences (T, columns) or images (28, 28) with
+      `labels`. It is read with the vocabulary and the scales of training. Default: the data of training.
+    - `labels`: the class of each item, if `source` does not have them.
+    - `split`: of the training data: `train`, `valid` or `test`.
+    - `data_dir`: where the data set of the catalogue is, as for `rru.data.load`.
+    """
+    config, kind = trained.config, kind_of(trained.kind)
+    with denormals_flushed():  # as in training
+        if source is None:
+            return tasks.make(config.task, data_dir, own=config.data).evaluate(trained.model, split)
+        if kind.read is None:
+            raise RunError(f"{trained.path}: a model of {kind.noun} cannot be evaluated on new data")
+        loaded = kind.read(trained.trained_on, file_or_text(source) if isinstance(source, str) else source, labels)
+        settings = replace(config.task, limit=None, evaluation_limit=None)
+        return kind.task(loaded, settings, own=config.data is not None).evaluate(trained.model, "test")

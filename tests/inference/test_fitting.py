@@ -1,0 +1,171 @@
+"""`rru.fit` on a path, a table or a user's own model; and again, in the same folder."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import rru
+from rru.data import DataError
+from rru.training import RunError
+from tests import own_files
+
+INPUTS = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+TARGETS = INPUTS @ torch.arange(5.0)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def model(outputs=1):
+    return nn.Sequential(nn.Linear(5, outputs), nn.Flatten(0), nn.Dropout(0.1))
+
+
+def fit(folder="m", targets=TARGETS, seed=1, made=None, **more):
+    """Fit a small model, in batches of random order."""
+    torch.manual_seed(seed)
+    made = made or model()
+    loader = DataLoader(TensorDataset(INPUTS, targets), 8, shuffle=True)
+    given = {"loss": F.mse_loss, "settings": {"lr": 0.05, "epochs": 3}, **more}
+    return rru.fit(made, loader, loader, test=loader, folder=folder, **given)
+
+
+class TestOwnModel:
+    def test_the_same_call_loads_the_finished_run_and_says_so(self, capsys):
+        first = fit()
+        start = time.monotonic()
+        second = fit(seed=2)  # other initial weights
+        assert time.monotonic() - start < 2
+        assert second.result == first.result
+        assert all(map(torch.equal, first.model.parameters(), second.model.parameters()))
+        assert "Sequential: already finished, loaded from m: finished, all 3 epochs are done" in capsys.readouterr().err
+        fit(progress=False)
+        assert not capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"targets": TARGETS.flip(0)}, r"other data \(train.content is \w+, not \w+; valid.content is"),
+            ({"loss": F.l1_loss}, r"another loss or metric \(functions.loss is \S+mse_loss, not \S+l1_loss\)"),
+            ({"metric": F.l1_loss}, r"other settings \(own_model.metric is loss, not metric\)"),
+            ({"made": model(2)}, r"another model .*weights.0.weight is \(1, 5\) of float32, not \(2, 5\) of float32"),
+            (
+                {"made": nn.Sequential(nn.Linear(5, 1), nn.Flatten(0), nn.Dropout(0.2))},
+                r"another model \(modules.2 is Dropout",
+            ),
+            ({"made": nn.Linear(5, 1)}, r"other settings \(model.cell is Sequential, not Linear\)"),
+            (
+                {"settings": {"epochs": 4}},
+                r"other settings \(optimiser.lr is 0.05, not 0.003; schedule.epochs is 3, not",
+            ),
+        ],
+    )
+    def test_another_training_in_the_same_folder_is_refused(self, changes, message):
+        fit()
+        with pytest.raises(RunError, match=rf"m: holds a run with {message}.*; choose another folder, or remove this"):
+            fit(**changes)
+
+    def test_a_stopped_run_goes_on_to_the_same_weights_but_not_with_other_labels(self, capsys):
+        whole, calls = fit("whole"), iter(range(100))
+        assert fit("part", stop=lambda: next(calls) == 11).status == "stopped"
+        with pytest.raises(RunError, match="part: holds a run with other data"):
+            fit("part", targets=-TARGETS)
+        again = fit("part", seed=5)
+        assert "resuming after 12 steps" in capsys.readouterr().err
+        assert again.test == whole.test
+        assert all(map(torch.equal, again.model.parameters(), whole.model.parameters()))
+
+    def test_what_it_returns_is_the_result_and_has_verbs(self):
+        fitted = fit(metric=F.l1_loss)
+        assert isinstance(fitted, rru.training.Result)
+        assert fitted.status == "finished"
+        assert fitted.predict(INPUTS).shape == (64,)
+        assert not fitted.predict(INPUTS).requires_grad
+        batches = [(INPUTS[:32], TARGETS[:32]), (INPUTS[32:], TARGETS[32:])]
+        assert fitted.evaluate(batches) == pytest.approx(fitted.test, rel=1e-5)
+        assert [epoch.epoch for epoch in fitted.history] == [0, 1, 2, 3]
+        assert "<svg" in str(fitted.plot("metric"))
+        assert len(repr(fitted)) < 400
+        with pytest.raises(AttributeError, match="a model of your own has no 'compose'; it has predict, evaluate"):
+            fitted.compose()
+
+    def test_wrong_settings_and_arguments(self):
+        with pytest.raises(ValueError, match=r"unknown key 'epoch'; did you mean schedule.epochs\?"):
+            fit(settings={"epoch": 3})
+        with pytest.raises(TypeError, match="fit has no argument 'horizont'; did you mean 'horizon'"):
+            fit(horizont=3)
+        with pytest.raises(TypeError, match="needs train and valid batches, loss and folder"):
+            rru.fit(model())
+
+    def test_every_epoch_is_told(self):
+        epochs = []
+        fitted = fit(on_epoch=epochs.append)
+        assert epochs == fitted.history[1:]
+        fit(on_epoch=epochs.append)
+        assert len(epochs) == 3
+
+
+class TestData:
+    def test_a_path_is_recognised_and_short_settings_are_those_of_the_command(self, tmp_path):
+        own_files.text(tmp_path / "novel.txt")
+        for place in ("novel.txt", tmp_path / "novel.txt"):
+            trained = rru.fit(place, preset="smoke", settings={"epochs": 1, "budget": "30k"})
+            assert trained.kind == "characters"
+            assert trained.config.schedule.epochs == 1
+            assert trained.config.model.budget == 30_000
+        words = rru.fit(
+            "novel.txt", by="words", valid="novel.txt", preset="smoke", settings={"schedule.epochs": 1}, seed=3
+        )
+        assert words.kind == "words"
+        assert words.config.data.valid == tmp_path / "novel.txt"
+        assert words.config.schedule.seed == 3
+
+    def test_a_name_of_the_catalogue_and_wrong_names(self, tmp_path):
+        assert rru.fit("bach", preset="smoke", settings={"epochs": 1}).task == "bach"
+        with pytest.raises(DataError, match=r"nvel\.txt: does not exist"):
+            rru.fit("nvel.txt")
+        with pytest.raises(ValueError, match=r"task must be a file or folder, or one of bach.*; did you mean 'bach'\?"):
+            rru.fit("bahc")
+        with pytest.raises(TypeError, match="horizon is only for a file, a folder or a DataFrame, not for bach"):
+            rru.fit("bach", horizon=3)
+        own_files.text(tmp_path / "novel.txt")
+        with pytest.raises(TypeError, match=r"by is only for a file, .* not for data that was read already"):
+            rru.fit(rru.data.from_text("novel.txt"), by="words")
+        with pytest.raises(TypeError, match=r"no argument 'epochs'; a setting is given as settings=\{'epochs': 3\}"):
+            rru.fit("novel.txt", epochs=3)
+        with pytest.raises(ValueError, match=r"^horizon is not for text by characters such as novel"):
+            rru.fit("novel.txt", horizon=3)
+        with pytest.raises(TypeError, match=r"task must be a model, a file or folder, .*; got int"):
+            rru.fit(3)
+
+    def test_a_table_in_memory(self):
+        frame = {"day": np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]"), "load": np.arange(90) % 7}
+        options = {"target": "load", "horizon": 3, "preset": "smoke", "settings": {"epochs": 1}}
+        trained = rru.fit(frame, folder="m", **options)
+        assert trained.config.data.path.exists()
+        assert "every day, season 7" in trained.facts.summary
+        assert rru.fit(frame, folder="m", **options).result == trained.result
+        with pytest.raises(RunError, match="m: holds a run with other settings"):
+            rru.fit({**frame, "load": np.arange(90) % 5}, folder="m", **options)
+
+    def test_the_end_of_each_epoch_can_be_watched_and_stopping_there_loses_nothing(self, tmp_path):
+        own_files.text(tmp_path / "novel.txt")
+
+        def interrupt(epoch):
+            if epoch.epoch == 2:
+                raise KeyboardInterrupt
+
+        settings = {"epochs": 3}
+        with pytest.raises(KeyboardInterrupt):
+            rru.fit("novel.txt", preset="smoke", settings=settings, folder="part", on_epoch=interrupt)
+        epochs = []
+        part = rru.fit("novel.txt", preset="smoke", settings=settings, folder="part", on_epoch=epochs.append)
+        assert [epoch.epoch for epoch in epochs] == [3]
+        assert part.result.test == rru.fit("novel.txt", preset="smoke", settings=settings, folder="whole").result.test
