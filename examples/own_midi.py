@@ -6,10 +6,8 @@ Writes new.mid, its picture and its sound.
 """
 
 import argparse
-from pathlib import Path
 
 import rru
-from rru.inference import score
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("path", help="a folder of .mid and .midi files, also nested or zipped")
@@ -22,7 +20,7 @@ music = rru.data.from_midi(options.path, grid=options.grid)
 print(music.summary)
 for note in music.notes:
     print(" ", note)
-trained = rru.fit(music, preset=options.preset, settings={"task.transposition": options.transpose})
+trained = rru.fit(music, preset=options.preset, settings={"transposition": options.transpose})
 print(f"{trained.path}: test {trained.result.test}")
-prompt = score.prompt(trained, file=None, from_test=0, seed=0)  # two bars of a piece that it has not seen
-print(score.write(score.continued(trained, prompt, bars=8), Path("new.mid")))
+piece = trained.compose(bars=8, from_test=0)  # after two bars of a piece that it has not seen
+print(piece.save("new.mid", force=True))

@@ -42,7 +42,7 @@ def batches(count: int, seed: int) -> DataLoader:
 
 torch.manual_seed(0)
 model = Adder()
-result = rru.fit(
+fitted = rru.fit(
     model,
     batches(2000, seed=1),
     batches(200, seed=2),
@@ -50,6 +50,6 @@ result = rru.fit(
     loss=nn.functional.mse_loss,
     metric=nn.functional.l1_loss,
     folder="runs/adder",
-    settings={"optimiser.lr": 0.005, "schedule.epochs": options.epochs},
+    settings={"lr": 0.005, "epochs": options.epochs},
 )
-print(f"{result.status}: {result.reason}; mean error {result.test['metric']:.3f} after epoch {result.best_epoch}")
+print(f"{fitted.status}: {fitted.reason}; mean error {fitted.test['metric']:.3f} after epoch {fitted.best_epoch}")

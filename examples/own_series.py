@@ -4,10 +4,8 @@ python examples/own_series.py energy.csv --target load --horizon 24
 """
 
 import argparse
-from pathlib import Path
 
 import rru
-from rru.inference.forecasting import places, write_forecasts
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("path", help="a CSV, TSV or Parquet file")
@@ -21,7 +19,7 @@ series = rru.data.from_csv(options.path, target=options.target, horizon=options.
 print(series.summary)
 trained = rru.fit(series, cell="rru", preset=options.preset)
 print(rru.tasks.verdict(trained.result.test))
-forecasts = rru.inference.forecast(trained)
+forecasts = trained.forecast()
 for step, values in enumerate(forecasts[0].quantiles, 1):
     print(f"{step:3}: {values[2]:.4g}, with 95 % from {values[0]:.4g} to {values[4]:.4g}")
-write_forecasts(forecasts, places(Path("forecast.csv"), force=True))
+forecasts.save("forecast.csv", force=True)

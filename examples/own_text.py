@@ -8,7 +8,6 @@ Run it again to write more: the trained model stays in `runs`.
 import argparse
 
 import rru
-from rru.inference import write
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("path", help="a UTF-8 text file, or a folder of them")
@@ -20,4 +19,4 @@ text = rru.data.from_text(options.path, by=options.by)
 print(text.summary)
 trained = rru.fit(text, cell="rru", preset=options.preset)
 print(f"{trained.path}: test {trained.result.test}")
-print("".join(write(trained, prompt="", length=200, temperature=0.8)))
+print(trained.write(length=200, temperature=0.8))

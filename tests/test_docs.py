@@ -4,10 +4,12 @@ import inspect
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -61,6 +63,9 @@ def folder_with_a_run(tmp_path_factory):
     own_files.text(folder / "novel.txt")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
+        for name in ("mlflow", "wandb"):
+            patch.setitem(sys.modules, name, Mock(name=name))
         yield
 
 
@@ -74,6 +79,18 @@ def test_code_runs_and_gives_the_documented_shapes_and_numbers(block):
         assert [tuple(names[target].shape) for target in targets.split(", ")] == claimed
     for target, number in re.findall(r"^(\w+) = .*: ([\d_]+)$", block, re.MULTILINE):
         assert names[target] == int(number)
+
+
+@pytest.mark.parametrize("logger", ["mlflow", "wandb"])
+def test_other_loggers_get_every_epoch(logger, monkeypatch):
+    module = Mock(name=logger)
+    monkeypatch.setitem(sys.modules, logger, module)
+    (block,) = (block.values[0] for block in BLOCKS if f"import {logger}\n" in block.values[0])
+    shutil.rmtree(re.search(r'folder="(.*?)"', block).group(1), ignore_errors=True)
+    exec(block, {})
+    calls = (module.log_metrics if logger == "mlflow" else module.init.return_value.log).call_args_list
+    assert [call.kwargs["step"] for call in calls] == list(range(1, len(calls) + 1))
+    assert set(calls[-1].args[0]) == {"train_loss", "bpc", "loss"}
 
 
 @pytest.mark.parametrize("module", ["nn", "data", "inference", "report"])

@@ -1,6 +1,9 @@
-"""The examples on users' own data run, on small files."""
+"""The examples on users' own data run, on small files; and so does the notebook."""
 
+import ast
+import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -58,3 +61,34 @@ def test_own_series(example, tmp_path):
 def test_own_model(example, tmp_path):
     assert "finished: " in example("own_model.py", "--epochs", 1)
     assert (tmp_path / "runs" / "adder" / "result.json").exists()
+
+
+def shown(value):
+    """Return what a notebook shows of a value."""
+    for form in ("_repr_html_", "_repr_svg_", "__repr__"):
+        if hasattr(value, form):
+            return getattr(value, form)()
+    return ""
+
+
+def test_the_notebook(tmp_path, monkeypatch, capsys):
+    """Its cells are run in one process, and the last expression of each is shown."""
+    (tmp_path / "examples").mkdir()
+    shutil.copy(EXAMPLES.parent / "README.md", tmp_path)
+    monkeypatch.chdir(tmp_path / "examples")
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    names, outputs = {}, []
+    for cell in json.loads((EXAMPLES / "quickstart.ipynb").read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            *statements, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+            outputs.append(shown(eval(compile(ast.Expression(last.value), "cell", "eval"), names)))
+    assert capsys.readouterr().out.splitlines()[1].startswith("The layer ")
+    model, _, curve, forecasts, _, piece, layer = outputs
+    assert "<svg" in model
+    assert "README.md" in model
+    assert curve.startswith("<svg")
+    assert "<img" in forecasts
+    assert "<audio" in piece
+    assert "[4, 20, 32]" in layer
+    assert "RRU(" in layer
