@@ -99,6 +99,7 @@ def test_compose_from_a_roll_a_file_or_nothing_and_save(models, tmp_path):
     assert again.prompt == len(piece.roll)
     assert models["music"].compose(1).prompt == 1
     assert "<audio" in piece._repr_html_()
+    assert repr(piece) == "<Piece of 12 steps, 4 of them given, 4 in a bar>"
     with pytest.raises(ValueError, match="overwrite it with force=True"):
         piece.save(tmp_path / "new.mid")
     piece.save(tmp_path / "new.mid", force=True)
@@ -117,6 +118,7 @@ def test_forecast_takes_a_file_a_table_and_values(models, tmp_path):
         assert trained.forecast(data)[0].quantiles.tolist() == whole[0].quantiles.tolist()
     assert forecast(trained)[0].quantiles.tolist() == whole[0].quantiles.tolist()
     assert trained.predict().tolist() == whole[0].quantiles[:, 2].tolist()
+    assert repr(whole[0]).startswith("<Forecast, 'load', 5 steps: ")
     columns = whole.columns()
     assert list(columns) == ["step", "forecast", "low_80", "high_80", "low_95", "high_95"]
     assert columns["step"].tolist() == [120, 121, 122, 123, 124]
@@ -179,6 +181,8 @@ def test_classify_arrays_as_in_the_table(models):
         trained.classify([np.zeros((12, 3))])
     with pytest.raises(DataError, match="must be a table with the columns that the run was trained on"):
         trained.classify("moves")
+    with pytest.raises(DataError, match=r"gone\.csv: cannot be read"):
+        trained.classify("gone.csv")
 
 
 @pytest.mark.parametrize("kind", ["characters", "texts", "sequences", "music"])

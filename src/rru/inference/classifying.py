@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rru.data.own.detect import file_or_text
 from rru.kinds import kind_of
 from rru.kinds.sources import Source
 
@@ -41,11 +40,11 @@ def classify_all(trained: Trained, source: Source) -> dict[str, dict[str, float]
     or arrays. A string is the name of a file if there is one of this name, else a text; in a list it is always a text.
     """
     trained.check_command("classify")
-    items = kind_of(trained.kind).items
-    assert items is not None  # every kind that can be classified has it
-    source = file_or_text(source) if isinstance(source, str) else source
+    kind = kind_of(trained.kind)
+    assert kind.items is not None  # every kind that can be classified has it
+    items = kind.items(trained.trained_on, kind.source(source))
     with torch.no_grad():
-        logits = {name: trained.model(inputs)[0] for name, inputs in items(trained.trained_on, source)}  # (1, classes)
+        logits = {name: trained.model(inputs)[0] for name, inputs in items}  # (1, classes)
     return {name: ranked(trained, trained.checked(each[0])) for name, each in logits.items()}
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rru import data, tasks
-from rru.data.own.detect import file_or_text
 from rru.kinds import kind_of
 from rru.kinds.sources import Source
 from rru.training import RunError
@@ -43,6 +42,6 @@ def evaluate(
             return tasks.make(config.task, data_dir, own=config.data).evaluate(trained.model, split)
         if kind.read is None:
             raise RunError(f"{trained.path}: a model of {kind.noun} cannot be evaluated on new data")
-        loaded = kind.read(trained.trained_on, file_or_text(source) if isinstance(source, str) else source, labels)
+        loaded = kind.read(trained.trained_on, kind.source(source), labels)
         settings = replace(config.task, limit=None, evaluation_limit=None)
         return kind.task(loaded, settings, own=config.data is not None).evaluate(trained.model, "test")

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from rru.inference.trained import Trained
 
 BATCH = 256  # series at once
+SHOWN = 5  # steps
 HEAD = ("forecast", "low_80", "high_80", "low_95", "high_95")
 ORDER = (2, 1, 3, 0, 4)  # of the quantiles in HEAD
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast:
     """The forecast of one series.
 
@@ -55,6 +56,11 @@ class Forecast:
     history: NDArray[np.float64]
     quantiles: NDArray[np.float64]
     times: Times | None
+
+    def __repr__(self) -> str:
+        of, median = f" of {self.name}" if self.name else "", self.quantiles[:, ORDER[0]]
+        shown = ", ".join(f"{value:.4g}" for value in median[:SHOWN])
+        return f"<Forecast{of}, {self.target!r}, {len(median)} steps: {shown}{', ...' if len(median) > SHOWN else ''}>"
 
     def shortened(self, horizon: int | None) -> Forecast:
         """Return the forecast of the first `horizon` steps; of all if it is None."""

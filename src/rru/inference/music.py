@@ -29,7 +29,7 @@ STUCK_STEPS = 16  # a piece is stuck if it does not change for this many steps
 Roll = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Piece:
     """A composed piece.
 
@@ -66,6 +66,9 @@ class Piece:
         for key in np.flatnonzero(self.roll.any(0)):
             roll[:, target[key]] |= self.roll[:, key]
         return replace(self, roll=roll)
+
+    def __repr__(self) -> str:
+        return f"<Piece of {len(self.roll)} steps, {self.prompt} of them given, {self.steps_per_bar} in a bar>"
 
     def save(self, path: Path | str, *, force: bool = False) -> list[Path]:
         """Write a .mid file, and a .png and a .wav next to it; return the three. `force` overwrites files."""

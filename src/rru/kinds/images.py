@@ -45,7 +45,7 @@ def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float:
 
 def _items(trained: TrainedOn, source: Source) -> Iterator[tuple[str, Tensor]]:
     """Yield the pixels of an image file or of arrays (28, 28) as sequences, (784, 1, 1), from 0 to 1."""
-    given = [("", _grey_image(Path(source)))] if isinstance(source, Path | str) else items_of(source, 2)
+    given = [("", _grey_image(source))] if isinstance(source, Path) else items_of(source, 2)
     for name, image in given:
         pixels = _grey_levels(image) / 255
         if pixels[[0, -1]].mean() > 0.5:  # dark on light
@@ -64,7 +64,7 @@ def _grey_levels(image: object) -> NDArray[np.float64]:
 
 def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -> Images:
     """Read arrays (28, 28) from 0 to 255, light on dark, and their labels."""
-    if labels is None or isinstance(source, Path | str):
+    if labels is None or isinstance(source, Path):
         raise ValueError("images to evaluate on must be arrays (28, 28), given with labels: the digit of each")
     items = labelled([_grey_levels(image) for _, image in items_of(source, 2)], labels)
     part = LabelledImages(np.stack(items.contents).astype(np.uint8), items.indices(DIGITS).astype(np.uint8))

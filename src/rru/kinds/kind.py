@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from torch import Tensor
 
 from rru.data import Facts, Format, Loaded, OwnData, Vocabulary
 from rru.data.own.data_json import LabelFacts, Statistics
+from rru.data.own.detect import file_or_text
 from rru.kinds.options import READING_OPTIONS
 from rru.kinds.sizes import CELLS, Tables, smoke
 from rru.kinds.sources import Source
@@ -116,6 +118,12 @@ class Kind:
         """The options of reading a user's data, by name."""
         shared = {name: READING_OPTIONS[name] for name in self.format.options if name in READING_OPTIONS}
         return shared | declared(self.options)
+
+    def source(self, given: Source) -> Source:
+        """Return the path if a string names a file; only kinds that read text take other strings, as texts."""
+        if not isinstance(given, str):
+            return given
+        return file_or_text(given) if self.vocabularies else Path(given).expanduser()
 
     def card(self, trained: TrainedOn, model: Recurrent) -> Card:
         """Return what the card of a model says."""

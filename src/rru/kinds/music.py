@@ -81,7 +81,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
     if labels is not None:
         raise TypeError("music to evaluate on has no labels")
     pieces: list[NDArray[np.uint8]] = []
-    for each in [source] if isinstance(source, Path | str) else (item for _, item in items_of(source, 2)):
+    for each in [source] if isinstance(source, Path) else (item for _, item in items_of(source, 2)):
         if isinstance(each, Path | str):
             pieces += midi.rolls_in(Path(each).expanduser(), steps_per_beat(trained))
         else:

@@ -46,7 +46,7 @@ def _auto(statistics: Statistics) -> Tables:
 def _items(trained: TrainedOn, source: Source) -> Iterator[tuple[str, Tensor]]:
     """Yield the last `context` steps of each sequence in a table or in memory, (T, 1, columns)."""
     facts, options = _known(trained)
-    if isinstance(source, Path | str) or is_frame(source):
+    if isinstance(source, Path) or is_frame(source):
         table = _table(source)
         columns = _columns(table, facts, options)
         rows = sequences.sequences_in(table, options, columns)
@@ -66,8 +66,8 @@ def _known(trained: TrainedOn) -> tuple[SequenceFacts, Options]:
 
 
 def _table(source: Source) -> Table:
-    if not is_frame(source) and (path := Path(source)).suffix.lower() not in TABLES:
-        raise DataError(path, f"must be a table with the columns that the run was trained on, one of {TABLES}")
+    if isinstance(source, Path) and source.suffix.lower() not in TABLES:
+        raise DataError(source, f"must be a table with the columns that the run was trained on, one of {TABLES}")
     return table_from(source, least=1)
 
 
@@ -92,7 +92,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
     facts, options = _known(trained)
     if labels is not None:
         items = labelled([values for _, values in _arrays(facts, source)], labels)
-    elif isinstance(source, Path | str) or is_frame(source):
+    elif isinstance(source, Path) or is_frame(source):
         table = _table(source)
         items = sequences.labelled_sequences(table, options, _columns(table, facts, options))
     else:
