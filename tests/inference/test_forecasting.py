@@ -128,7 +128,7 @@ def test_an_export_forecasts_as_its_run(trained, tmp_path):
     inference.export(trained(), tmp_path / "model", "safetensors")
     (one,), (other,) = inference.forecast(trained(), new), inference.forecast(inference.load(tmp_path / "model"), new)
     assert (one.quantiles == other.quantiles).all()
-    assert "inference.forecast" in (tmp_path / "model" / "README.md").read_text()
+    assert "`rru.inference.forecast` in Python" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_a_model_that_could_take_all_memory_is_refused(trained, tmp_path):

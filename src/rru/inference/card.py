@@ -112,8 +112,9 @@ def _commands(trained: Trained, form: str) -> list[str]:
     if form != "safetensors":
         return []
     cells = "".join(f"--cells {name} " for name in list(own_files(trained, form))[:1])
-    names = " and ".join(f"`rru {cells}{command}`" for command in kind_of(trained.kind).commands)
-    return [f"Its commands are {names}, with this folder as RUN.", ""]
+    commands = kind_of(trained.kind).commands
+    names = " and ".join(f"`rru {cells}{command}`" for command in commands)
+    return [f"Use it with {names}, with this folder as RUN; with `rru.inference.{commands[0]}` in Python; or so:", ""]
 
 
 def _data(trained: Trained) -> list[str]:
