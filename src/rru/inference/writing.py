@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from rru.data.vocabulary import Vocabulary, tokens_of
 from rru.inference.sampling import check_temperature
-from rru.tasks import LayerState
+from rru.tasks import sampled
 from rru.training import RunError
 
 if TYPE_CHECKING:
@@ -65,29 +66,20 @@ def _sample(
     trained: Trained, vocabulary: Vocabulary, prompt: str, length: int, choose: Callable[[Tensor], int]
 ) -> Iterator[str]:
     excluded = torch.tensor([vocabulary.padding, vocabulary.unknown])
-    ids = vocabulary.encode(prompt).astype("int64")
-    state: LayerState = None
-    if len(ids):
-        logits, state = _run(trained, torch.from_numpy(ids), state)
-    else:  # the first token is uniform
-        logits = torch.zeros(len(vocabulary))
+
+    def pick(logits: Tensor) -> int:
+        return choose(trained.checked(logits).index_fill(0, excluded, float("-inf")))
+
+    ids = torch.from_numpy(vocabulary.encode(prompt).astype("int64"))
+    first = [] if len(ids) else [pick(torch.zeros(len(vocabulary)))]  # uniform
+    tokens = itertools.chain(first, sampled(trained.model, ids if len(ids) else torch.tensor(first), pick))
     pending: list[int] = []
-    for _ in range(length):
-        logits[excluded] = float("-inf")
-        token = choose(logits)
+    for token in itertools.islice(tokens, length):
         pending.append(token)
         text = vocabulary.decode(pending)
         if vocabulary.kind != "bytes" or "\ufffd" not in text or len(pending) > 3:  # up to 4 bytes per character
             yield f" {text}" if vocabulary.spaced(token) else text
             pending = []
-        logits, state = _run(trained, torch.tensor([token]), state)
-
-
-@torch.no_grad()
-def _run(trained: Trained, ids: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
-    """Return the logits (tokens,) after the last token, and the state."""
-    logits, state = trained.model(ids[:, None], state, skip=len(ids) - 1)  # (1, 1, tokens)
-    return trained.checked(logits[-1, 0]), state
 
 
 def _sample_token(logits: Tensor, top_k: int | None, generator: torch.Generator) -> int:

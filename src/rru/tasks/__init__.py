@@ -17,7 +17,7 @@ from rru import data
 from rru.tasks.batches import Batch, Batches
 from rru.tasks.classification import ClassificationTask, ImageTask, ReviewTask, SequenceTask
 from rru.tasks.joint import ChainHead, JointHead, NadeHead
-from rru.tasks.language import LanguageTask, WordTask
+from rru.tasks.language import LanguageTask, WordTask, sampled
 from rru.tasks.metrics import Metric
 from rru.tasks.models import Architecture, Classifier, LayerState, Options, Recurrent, SequenceModel
 from rru.tasks.music import MusicTask
@@ -60,6 +60,7 @@ __all__ = [
     "load",
     "make",
     "map_state",
+    "sampled",
     "task_names",
     "verdict",
 ]

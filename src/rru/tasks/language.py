@@ -1,6 +1,7 @@
 """Language modelling: predict the next word, character or byte."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -52,6 +53,7 @@ class LanguageTask(Task):
         "text8": {"context": 256, "batch_size": 64, "stateful": True},
     }
     embedding_sizes: ClassVar = {"ptb-words": 64, "ptb-chars": 16}  # by name; 32 for others
+    sample: ClassVar = (80, 400)  # tokens of the test text that the report shows, and that the model adds
 
     def __init__(self, text: Text, settings: LanguageSettings, *, own: bool = False) -> None:
         super().__init__(text, settings, own=own)
@@ -126,6 +128,23 @@ class LanguageTask(Task):
             scores["perplexity_of_words"] = _exponential((nats - end_nats) / max(count - ends, 1))
         return scores
 
+    def _details(self, model: nn.Module) -> dict[str, object]:
+        """Return the beginning of the test text, and how the model continues it."""
+        given, length = self._texts["test"][: self.sample[0]], self.sample[1]
+        generator, vocabulary = torch.Generator().manual_seed(0), self.vocabulary
+
+        def choose(logits: Tensor) -> int:
+            chances = torch.softmax(logits.float().cpu(), dim=0)
+            chances[[vocabulary.padding, vocabulary.unknown]] = 0
+            return int(torch.multinomial(chances, 1, generator=generator))
+
+        try:
+            tokens = list(itertools.islice(sampled(model, torch.from_numpy(given.astype(np.int64)), choose), length))
+        except RuntimeError:  # no chances to choose by: the weights are not finite, or there are no tokens
+            return {}
+        prompt = vocabulary.decode(given)
+        return {"prompt": prompt, "written": vocabulary.decode([*given.tolist(), *tokens]).removeprefix(prompt)}
+
     def _evaluation_batches(self, split: str) -> Iterator[tuple[Batch, int]]:
         """Yield batches of windows of equal length, with the number of leading steps that are not scored."""
         (_, first), *others = windows(len(self._texts[split]) - 1, self.context, self._stride)
@@ -145,6 +164,21 @@ class WordTask(LanguageTask):
     metric = PERPLEXITY
     settings_class = WordSettings
     defaults: ClassVar = {"ptb-words": {"context": 64, "batch_size": 128, "stateful": False}}
+    sample: ClassVar = (20, 100)
+
+
+@torch.no_grad()
+def sampled(model: nn.Module, prompt: Tensor, choose: Callable[[Tensor], int]) -> Iterator[int]:
+    """Yield tokens that continue a text, without end.
+
+    **Arguments:** `model`: of text; `prompt`: (T,), may be empty; `choose`: picks a token by the logits (tokens,).
+    """
+    state: LayerState = None
+    while True:
+        logits, state = model(prompt[:, None].to(device_of(model)), state, skip=len(prompt) - 1)  # (1, 1, tokens)
+        token = choose(logits[-1, 0])
+        yield token
+        prompt = torch.tensor([token])
 
 
 def _exponential(nats: float) -> float:
