@@ -205,26 +205,42 @@ class SeriesTask(Task):
         outputs, _ = self._outputs(model, last)
         forecasts = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)
         actual = self.windows.actual(*last.T)  # (B, H)
+        baselines = {base: self.windows.simple(base, *last.T) for base in BASELINES}  # (B, H) each
         names = list(self.facts.series)
         fans = []
         for number, (series, origin) in enumerate(last.tolist()):
-            start = int(self.windows.starts[series])
-            places = slice(start + max(origin + 1 - FAN_HISTORY * self.windows.horizon, 0), start + origin + 1)
+            first = max(origin + 1 - min(FAN_HISTORY * self.windows.horizon, MAX_HISTORY), 0)
+            places = self.windows.starts[series] + np.arange(first, origin + 1)
             history = np.where(self.windows.observed[places], self.windows.values[places], np.nan)
             fans.append(
                 {
                     "name": names[series],
-                    "history": _plain(history[-MAX_HISTORY:]),
+                    "times": self._times(series, first, origin + 1 + min(self.windows.horizon, MAX_HISTORY)),
+                    "history": _plain(history),
                     "actual": _plain(actual[number][:MAX_HISTORY]),
                     "quantiles": [_plain(row) for row in forecasts[:MAX_HISTORY, number]],
+                    **{base: _plain(values[number][:MAX_HISTORY]) for base, values in baselines.items()},
                 }
             )
         return {"target": self.facts.layout.target, "fans": fans}
+
+    def _times(self, series: int, first: int, end: int) -> list[str]:
+        """Return the times of the steps of a series from `first` up to `end`; empty without times."""
+        if self.facts.layout.frequency is None or not self.facts.starts:
+            return []
+        start = np.datetime64(self.facts.starts[series], "us")
+        return [_short_time(time) for time in self.facts.layout.frequency.times(start, np.arange(first, end))]
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:
     """Return numbers with six digits as JSON values, None for NaN."""
     return [None if np.isnan(value) else float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _short_time(time: np.datetime64) -> str:
+    """Format a time without the parts that are zero: `2026-01-31`, `2026-01-31 13:00`."""
+    text = str(time.astype("datetime64[us]")).removesuffix(".000000").removesuffix(":00").removesuffix("T00:00")
+    return text.replace("T", " ")
 
 
 def pinball(quantiles: Tensor, values: Tensor) -> Tensor:

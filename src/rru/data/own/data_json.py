@@ -108,6 +108,7 @@ class SeriesFacts(Facts):
     - `series`: the scaling of each series, by name; at least one.
     - `horizon`, `season`: steps.
     - `base`: the simple forecast that the model starts from.
+    - `starts`: the time of the first step of each series, such as `2026-01-31T13:00`; empty without times.
     """
 
     layout: Layout
@@ -115,6 +116,7 @@ class SeriesFacts(Facts):
     horizon: int
     season: int
     base: str
+    starts: tuple[str, ...] = ()
 
     @classmethod
     def _values(cls, given: JSON) -> JSON:
@@ -130,6 +132,7 @@ class SeriesFacts(Facts):
             "horizon": _count(given, "horizon", MAX_WINDOW),
             "season": _count(given, "season", MAX_SEASON),
             "base": given["base"],
+            "starts": tuple(map(str, given.get("starts", ()))),
         }
 
     def scaling(self, name: str, values: Values) -> Scaling:

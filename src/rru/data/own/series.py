@@ -80,6 +80,7 @@ def prepare(own: "OwnData") -> Prepared:
             "season": season,
             "inputs": layout.size,
         },
+        starts=tuple(str(each.start) for each in all_series if each.start is not None),
         summary=f"{_summary(layout, all_series)}, {why}; forecasts {horizon}; "
         f"train / valid / test {slashed(steps)} steps",
         notes=(*notes, *_notes(layout, all_series, tables["train"].names, log)),
