@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import webbrowser
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,33 @@ def test_report_reads_runs_by_default(rru_report, tmp_path):
     assert ran.output.splitlines() == [
         "paper: Table 1: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
         "paper: Convergence: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
-        "1 run (1 finished); written to report.html",
+        "1 run (1 finished); written to runs/report.html",
     ]
-    assert "7.8000" in (tmp_path / "report.html").read_text()
+    assert "7.8000" in (tmp_path / "runs" / "report.html").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_page_is_in_the_first_folder_that_exists(rru_report, tmp_path):
+    write_run(tmp_path / "one", preset(), 7.8)
+    assert "written to one/report.html" in rru_report("nowhere", "one").output
+
+
+def test_open_shows_the_page_in_the_browser(rru_report, tmp_path, monkeypatch):
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
+    write_run(tmp_path / "runs", preset(), 7.8)
+    assert rru_report().exit_code == 0
+    assert addresses == []
+    assert rru_report("--open", "-o", "my page.html").exit_code == 0
+    assert addresses == [f"{tmp_path.as_uri()}/my%20page.html"]
+
+
+def test_without_a_browser_open_says_so(rru_report, tmp_path, monkeypatch):
+    monkeypatch.setattr(webbrowser, "open", lambda address: False)
+    write_run(tmp_path / "runs", preset(), 7.8)
+    ran = rru_report("--open")
+    assert ran.exit_code == 0
+    assert "there is no browser to open runs/report.html with" in ran.output
 
 
 def test_report_takes_folders_and_files(rru_report, tmp_path):
@@ -61,7 +86,7 @@ def test_report_without_runs_fails(rru_report, tmp_path, roots):
     assert ran.exit_code == 1
     assert f"no runs in {', '.join(roots) or 'runs'}" in ran.output
     assert len(ran.output.splitlines()) == 1
-    assert not (tmp_path / "report.html").exists()
+    assert not list(tmp_path.rglob("report.html"))
 
 
 def test_unwritable_output_is_a_one_line_error(rru_report, tmp_path):
@@ -80,10 +105,10 @@ def test_ctrl_c_ends_watching_with_a_static_page(tmp_path):
         try:
             assert "watching runs" in watching.stdout.readline()
             assert "report.html: 1 run (1 finished)" in watching.stdout.readline()
-            assert 'data-every="3600' in (tmp_path / "report.html").read_text()
+            assert 'data-every="3600' in (tmp_path / "runs" / "report.html").read_text()
             watching.send_signal(signal.SIGINT)
             assert watching.wait(TIMEOUT) == 0
         finally:
             watching.kill()
-    assert "data-every" not in (tmp_path / "report.html").read_text()
-    assert [path.name for path in tmp_path.iterdir() if "unfinished" in path.name] == []
+    assert "data-every" not in (tmp_path / "runs" / "report.html").read_text()
+    assert [path.name for path in tmp_path.rglob("*") if "unfinished" in path.name] == []

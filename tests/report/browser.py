@@ -101,21 +101,46 @@ class Browser:
     def requests(self):
         return [event for event in self.events if event != "loaded" and not event.startswith("data:")]
 
-    def run(self, expression):
-        """What an expression of JavaScript is, in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+    def run(self, expression, gesture=False):
+        """What an expression of JavaScript is, in the page; with `gesture`, as if the user had asked for it."""
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=gesture
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def until(self, expression):
+        """Wait until an expression is true."""
+        end = time.monotonic() + TIMEOUT
+        while not self.run(expression):
+            assert time.monotonic() < end, expression
+            self.settle()
+
     def point_at(self, selector):
-        """Move the mouse to the middle of an element, scrolled into view."""
+        """Move the mouse to the middle of an element."""
+        x, y = self._middle(selector)
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, selector):
+        x, y = self._middle(selector)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def tap(self, selector):
+        x, y = self._middle(selector)
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.settle()
+
+    def _middle(self, selector):
+        """The middle of an element, scrolled into view."""
         x, y = self.run(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
             "one.scrollIntoView({block: 'center', behavior: 'instant'}); const box = one.getBoundingClientRect();"
             "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
         )
         self.settle()
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        return x, y
 
     def settle(self):
         """Wait for two frames, when all has heard that the page was scrolled."""

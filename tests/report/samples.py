@@ -1,5 +1,6 @@
 """Run folders as training leaves them, made up in no time, and the page of them."""
 
+import html as html_module
 import json
 import re
 
@@ -17,8 +18,14 @@ def page(tmp_path, **files):
 
 
 def text_of(html):
-    """A page's text, without its elements."""
-    return " ".join(re.sub(r"<[^>]*>", " ", html.partition("<main")[2].partition("<script")[0]).split())
+    """A page's text, without its elements; buttons are words of sentences."""
+    body = re.sub(r"</?button[^>]*>", "", html.partition("<body")[2].partition("<script")[0])
+    return html_module.unescape(" ".join(re.sub(r"<[^>]*>", " ", f"<body{body}").split()))
+
+
+def seen(html):
+    """A page's text without what is folded."""
+    return text_of(re.sub(r"<details.*?</details>", "", html, flags=re.DOTALL))
 
 
 def result_of(config, test, **changes):

@@ -38,14 +38,15 @@ def test_page_renders_without_errors_or_requests_at_any_width(browser, page, wid
         "[...document.querySelectorAll('figure svg[role=img]')].map((one) => [one.getBoundingClientRect().width,"
         "one.getBoundingClientRect().height, one.querySelectorAll('.mark').length])"
     )
-    assert len(sizes) == 2 * 4 + 3  # heat maps of four cells, dropout, convergence at two presets
+    assert len(sizes) == 2 * 4 + 1 + 4  # heat maps of four cells, dropout; learning curves of each task and preset
     assert all(wide > 150 and high > 80 and marks > 3 for wide, high, marks in sizes)
 
 
 def test_on_a_phone_every_score_is_within_the_screen(browser, page):
     browser.open(page, width=390, height=800, touch=True)
     browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    outside = "[...document.querySelectorAll('td, .ranking span')].filter((one) => one.checkVisibility())"
+    outside = "[...document.querySelectorAll('td, .ranking span, h1, h2, pre, footer, .status')]"
+    outside += ".filter((one) => one.checkVisibility())"
     outside += ".filter((one) => one.getBoundingClientRect().right > innerWidth).length"
     assert browser.run(outside) == 0
 
@@ -66,8 +67,55 @@ def test_hovering_a_mark_shows_its_numbers(browser, page):
         "seeds",
         "status",
     ]
-    browser.point_at("h1")
+    browser.point_at(".brand")
     assert browser.run("document.getElementById('tip').hidden")
+
+
+def test_a_term_is_explained_to_mouse_keyboard_and_finger(browser, page):
+    meaning = "Negative log-likelihood of the next notes"
+    browser.open(page)
+    browser.point_at("#data-1 .term[aria-describedby=term-nll]")
+    assert meaning in browser.run("tip.textContent")
+    browser.point_at(".brand")
+    assert browser.run("tip.hidden")
+    browser.run("document.querySelector('#data-1 .term[aria-describedby=term-nll]').focus()")
+    browser.settle()
+    assert browser.run("tip.innerText").splitlines()[0] == "NLL"
+    assert meaning in browser.run("tip.textContent")
+    browser.press("Escape")
+    assert browser.run("tip.hidden")
+    browser.open(page, width=390, height=800, touch=True)
+    browser.tap("#data-1 .term[aria-describedby=term-nll]")
+    assert meaning in browser.run("tip.textContent")
+    assert not browser.run("tip.hidden")
+    assert browser.errors == []
+
+
+def test_a_term_is_described_to_screen_readers(browser, page):
+    browser.open(page)
+    unexplained = "[...document.querySelectorAll('.term')].filter((one) => !document.getElementById("
+    assert browser.run(f"{unexplained}one.getAttribute('aria-describedby'))?.textContent).length") == 0
+    assert browser.run("document.querySelectorAll('.term').length") > 10
+
+
+def test_a_command_can_be_copied(browser, page):
+    browser.open(page)
+    browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    command = browser.run("document.querySelector('#data-1 .next code').textContent")
+    assert command.startswith("rru compose ")
+    browser.click("#data-1 .copy")
+    browser.until("document.querySelector('#data-1 .copy').textContent === 'Copied'")
+    assert browser.run("navigator.clipboard.readText()") == command
+    assert browser.errors == []
+
+
+def test_a_command_is_selected_where_it_cannot_be_copied(browser, page):
+    browser.open(page)
+    browser.run("navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed'))")
+    browser.click("#data-1 .copy")
+    browser.until("document.querySelector('#data-1 .copy').textContent === 'Selected'")
+    command = browser.run("document.querySelector('#data-1 .next code').textContent")
+    assert browser.run("getSelection().toString()") == command
 
 
 def test_tooltip_fits_the_window(browser, page):
@@ -192,20 +240,40 @@ def test_live_page_reloads_unless_paused(browser, tmp_path):
     assert browser.errors == []
 
 
-def test_music_can_be_played(browser, tmp_path):
+@pytest.fixture
+def music(tmp_path):
+    """The page of a run that composed a piece of two seconds."""
     folder = write_run(tmp_path / "runs", preset()) / "music"
     folder.mkdir()
-    (folder / "roll.png").write_bytes(base64.b64decode(PIXEL))
+    (folder / "piece.png").write_bytes(base64.b64decode(PIXEL))
     with wave.open(str(folder / "piece.wav"), "wb") as sound:
         sound.setparams((1, 2, 8000, 0, "NONE", ""))
-        sound.writeframes(bytes(16000))
+        sound.writeframes(bytes(32000))
     report.write([tmp_path / "runs"], tmp_path / "page.html")
-    browser.open(tmp_path / "page.html")
-    assert browser.run("document.querySelector('#music img').decode().then(() => 'seen')") == "seen"
-    assert browser.run("document.querySelector('#music audio').checkVisibility()")
-    ready = "new Promise((done) => { const one = new Audio(document.querySelector('audio').src);"
-    assert browser.run(f"{ready} one.onloadedmetadata = () => done(one.duration); }})") == 1.0
+    return tmp_path / "page.html"
+
+
+def test_music_can_be_seen_and_played(browser, music):
+    browser.open(music)
+    assert browser.run("document.querySelector('.score img').decode().then(() => 'seen')") == "seen"
+    assert browser.run("document.querySelector('.piece audio').checkVisibility()")
+    assert browser.run("document.querySelector('.head').hidden")
+    browser.run("document.querySelector('audio').play()", gesture=True)
+    browser.until("document.querySelector('audio').currentTime > 0.1")
+    assert browser.run("document.querySelector('audio').duration") == 2.0
+    assert not browser.run("document.querySelector('.head').hidden")  # where it plays
+    assert browser.run("busy()")  # so that the page does not reload
+    browser.run("document.querySelector('audio').pause()")
     assert browser.errors == []
+
+
+def test_piano_roll_is_dark_on_a_dark_page(browser, music):
+    filters = []
+    for scheme in ("light", "dark"):
+        browser.open(music, scheme=scheme)
+        filters.append(browser.run("getComputedStyle(document.querySelector('.score img')).filter"))
+    assert filters[0] == "none"
+    assert "invert(1)" in filters[1]
 
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

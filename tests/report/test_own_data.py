@@ -51,15 +51,6 @@ def test_inputs_of_a_series_are_lines_of_one_table(tmp_path, own_run):
     assert "energy.csv (horizon=2) MASE, lower is better 0.60" in said
 
 
-def test_own_music_without_piece_shows_the_command(tmp_path, own_run):
-    folder = own_run(7.0, own_files.pieces(tmp_path / "midi"))
-    advice = "to see and hear a piece here: rru compose"
-    assert advice in text_of(page(tmp_path))
-    (folder / "music").mkdir()
-    (folder / "music" / "piece.png").write_bytes(b"png")
-    assert advice not in text_of(page(tmp_path))
-
-
 def test_indistinguishable_settings_have_separate_lines(tmp_path, own_run):
     file = own_files.text(tmp_path / "novel.txt")
     for rate, test in ((0.001, 2.5), (0.002, 2.25)):

@@ -58,8 +58,8 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
             raise typer.Exit(130)
         _show(results, {cell: Run(folder) for cell, folder in folders.items()})
         music = _compose(results, folders)
-        report.write([root], root / "report.html")
-        for name, paths in {"runs": folders.values(), "music": music, "page": [root / "report.html"]}.items():
+        page = report.write([root]).files[0]
+        for name, paths in {"runs": folders.values(), "music": music, "page": [page]}.items():
             for number, path in enumerate(paths):
                 line(f"{'' if number else name:<7}{path}")
 

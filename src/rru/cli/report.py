@@ -1,12 +1,13 @@
 """`rru report`."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rru import report as pages
-from rru.cli.console import line, plain_errors, prose, warn_damaged
+from rru.cli.console import line, plain_errors, prose, warn, warn_damaged
 from rru.cli.train import ROOT
 from rru.report import Summary
 from rru.report.formatting import counted
@@ -17,9 +18,12 @@ def report(
     roots: Annotated[
         list[Path] | None, typer.Argument(metavar="FOLDER", help="Folders that runs are in. Default: runs.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The page to write. Default: report.html in the first folder."
+        ),
+    ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the numbers to this CSV file.")] = None,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the tables to this Markdown file.")
@@ -27,28 +31,36 @@ def report(
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep the page up to date while runs train, until Ctrl-C.")
     ] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     every: Annotated[float, typer.Option(min=1, help="With --watch: seconds between updates.")] = 10,
 ) -> None:
-    """Make a web page of runs: rankings, music, tables with the paper's numbers, figures, and all runs.
+    """Make a web page of runs: who won on each data set, a sample, tables with the paper's numbers, and all runs.
 
     The page is one file that works offline. Runs are only read.
     """
     with plain_errors():
         folders = roots or [ROOT]
+        page = output or pages.default_page(folders)
         if not watch:
-            _show(pages.write(folders, output, csv=csv, markdown=markdown))
+            _show(pages.write(folders, page, csv=csv, markdown=markdown))
+            if show:
+                _open(page)
             return
+        unopened = [page] if show else []
+
+        def tell(event: Summary | RunError) -> None:
+            line(f"{event}; waiting for one" if isinstance(event, RunError) else f"{page}: {_counted(event)}")
+            if unopened and isinstance(event, Summary):
+                _open(unopened.pop())
+
         with stop_on_signals() as stop:
-            files = pages.ReportFiles(output, csv, markdown)
             line(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
-            pages.keep_writing(folders, files, every=every, stop=stop, tell=_tell)
+            pages.keep_writing(folders, pages.ReportFiles(page, csv, markdown), every=every, stop=stop, tell=tell)
 
 
-def _tell(event: Summary | RunError) -> None:
-    if isinstance(event, RunError):
-        line(f"{event}; waiting for one")
-    else:
-        line(f"{event.files[0]}: {_counted(event)}")
+def _open(page: Path) -> None:
+    if not webbrowser.open(page.absolute().as_uri()):
+        warn(f"there is no browser to open {page} with")
 
 
 def _show(summary: Summary) -> None:

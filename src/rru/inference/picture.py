@@ -9,7 +9,7 @@ from rru.extras import extra
 from rru.inference.music import Piece, notes
 
 STEP, KEY = 14, 7  # pixels
-LEFT, TOP, BOTTOM = 46, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40
 PAPER, LINE, BAR, INK = "#ffffff", "#eceff3", "#c5ccd6", "#39424e"
 PROMPT, COMPOSED = "#8793a3", "#1f6feb"
 BLACK_KEYS = (1, 3, 6, 8, 10)  # semitones above C
@@ -22,17 +22,17 @@ def picture(piece: Piece) -> bytes:
     sounding = np.flatnonzero(piece.roll.any(0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (39, 51)
     low, high = max(low - 2, 0), min(high + 2, piece.roll.shape[1] - 1)
-    width, height = LEFT + STEP * len(piece.roll) + 12, TOP + KEY * (high - low + 1) + BOTTOM
+    width, height = LEFT + STEP * len(piece.roll) + RIGHT, TOP + KEY * (high - low + 1) + BOTTOM
     image = Image.new("RGB", (width, height), PAPER)
     pen = ImageDraw.Draw(image)
     bottom = height - BOTTOM
     for key in range(low, high + 1):
         note, y = LOWEST_NOTE + key, bottom - KEY * (key - low)
         if note % 12 == 0:
-            pen.line([(LEFT, y), (width - 12, y)], fill=BAR)
+            pen.line([(LEFT, y), (width - RIGHT, y)], fill=BAR)
             pen.text((6, y - KEY - 3), f"C{note // 12 - 1}", fill=INK)
         elif note % 12 in BLACK_KEYS:
-            pen.rectangle([LEFT, y - KEY, width - 12, y], fill=LINE)
+            pen.rectangle([LEFT, y - KEY, width - RIGHT, y], fill=LINE)
     for step in range(0, len(piece.roll) + 1, piece.steps_per_bar):
         x = LEFT + STEP * step
         pen.line([(x, TOP), (x, bottom)], fill=BAR)

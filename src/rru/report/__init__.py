@@ -1,11 +1,9 @@
-"""Make one web page from runs: the best cells, music, tables with the paper's numbers, figures, and all runs.
+"""Make one web page from runs: who won on each data set, a sample, tables with the paper's numbers, and all runs.
 
 ```python
-from pathlib import Path
-
 from rru import report
 
-summary = report.write([Path("runs")], Path("report.html"))
+summary = report.write(["runs"])  # to runs/report.html
 ```
 """
 
@@ -20,7 +18,9 @@ from rru.report.page import render, statuses
 from rru.report.results import Report, build
 from rru.training import RunError, stopped_within
 
-__all__ = ["ReportFiles", "Summary", "keep_writing", "write"]
+__all__ = ["ReportFiles", "Summary", "default_page", "keep_writing", "write"]
+
+PAGE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,15 @@ class ReportFiles:
         return Summary(tuple(texts), statuses(report), shown, (*report.notes, *problems))
 
 
+def default_page(roots: Iterable[Path | str]) -> Path:
+    """Return where the page of some folders is written: in the first of them that exists."""
+    places = [Path(root) for root in roots]
+    return next((place for place in places if place.is_dir()), *places[:1] or [Path()]) / PAGE
+
+
 def write(
     roots: Iterable[Path | str],
-    output: Path | str,
+    output: Path | str | None = None,
     *,
     csv: Path | str | None = None,
     markdown: Path | str | None = None,
@@ -77,13 +83,15 @@ def write(
     **Arguments:**
 
     - `roots`: the folders.
-    - `output`: the page to write, a single file that loads nothing else.
+    - `output`: the page to write, a single file that loads nothing else. Default: `report.html` in the first folder.
     - `csv`, `markdown`: files to write the same numbers to.
 
     **Returns:** a summary. If there are no runs, raises RunError and writes nothing.
     """
-    files = ReportFiles(Path(output), Path(csv) if csv else None, Path(markdown) if markdown else None)
-    return files.write(build(map(Path, roots)))
+    folders = [Path(root) for root in roots]
+    page = default_page(folders) if output is None else Path(output)
+    files = ReportFiles(page, Path(csv) if csv else None, Path(markdown) if markdown else None)
+    return files.write(build(folders))
 
 
 def keep_writing(

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from rru.report import descriptions, formatting, svg
+from rru.report.gather import RunRecord
 from rru.report.results import Section
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 540, 330, 80, 14, 14, 52
 MARGIN = 6  # how far outside its frame a line may be drawn
 ROOM = 0.85
 """The share of values that sets the vertical range; including the first epochs would flatten the rest."""
-MARKS = 60
-"""The maximum number of marks on a learning curve."""
+MARKS, PLACES = 240, 200
+"""The maximum number of marks on all learning curves of a chart, and of points on one of them."""
+FULL = 100.5  # just above all, in per cent
+COLOURS = 6
+"""How many lines have a colour of their own; further ones are dashed."""
 
 
 @dataclass
@@ -42,32 +46,44 @@ def curve(section: Section) -> Markup | None:
         lines.append(line)
     across = descriptions.AXES.get(axis, axis)
     label = f"{section.heading}: test {section.metric.label} against {across}, {_named(section)}."
-    return _chart(lines, section, across, f"test {section.metric.label}", label)
+    return _chart(lines, section, across, f"test {section.metric.label}", label, cut=False)
 
 
 def convergence(section: Section) -> Markup | None:
     """Draw the validation score after each epoch, one line per run; runs of a cell have the same colour."""
-    lines = []
-    for index, (name, points) in enumerate(section.lines.items()):
-        for run in (run for point in points for run in point.runs if run.curve):
-            line = Curve(index)
-            every = math.ceil(len(run.curve) / MARKS)
-            for place, (epoch, value) in enumerate(run.curve):
-                marked = place % every == 0 or epoch == run.best_epoch
-                facts = {
-                    "line": name,
-                    "seed": str(run.seed),
-                    "epoch": str(epoch),
-                    f"validation {section.metric.label}": formatting.score(value, 4),
-                    "best epoch": str(run.best_epoch or formatting.NONE),
-                    "status": run.status,
-                }
-                if epoch == run.best_epoch:
-                    line.best = len(line.points)
-                line.points.append((epoch, value, descriptions.tip(facts) if marked else "", None))
-            lines.append(line)
+    runs = [
+        (index, name, run)
+        for index, (name, points) in enumerate(section.lines.items())
+        for point in points
+        for run in point.runs
+        if run.curve
+    ]
+    lines = [_learning(index, name, run, section.metric.label, MARKS // len(runs)) for index, name, run in runs]
     label = f"{section.heading}: validation {section.metric.label} after each epoch, {_named(section)}."
-    return _chart(lines, section, "epoch", f"validation {section.metric.label}", label)
+    return _chart(lines, section, "epoch", f"validation {section.metric.label}", label, cut=True)
+
+
+def _learning(index: int, name: str, run: RunRecord, metric: str, marks: int) -> Curve:
+    """Return the learning curve of a run, with some of its epochs and about `marks` marks."""
+    line = Curve(index)
+    skip, every = math.ceil(len(run.curve) / PLACES), math.ceil(len(run.curve) / max(marks, 1))
+    for place, (epoch, value) in enumerate(run.curve):
+        best = epoch == run.best_epoch
+        if not best and place % skip and place % every and place != len(run.curve) - 1:
+            continue
+        facts = {
+            "line": name,
+            "seed": str(run.seed),
+            "epoch": str(epoch),
+            f"validation {metric}": formatting.score(value, 4),
+            "best epoch": str(run.best_epoch or formatting.NONE),
+            "status": run.status,
+        }
+        if best:
+            line.best = len(line.points)
+        marked = best or (marks and place % every == 0)
+        line.points.append((epoch, value, descriptions.tip(facts) if marked else "", None))
+    return line
 
 
 def _named(section: Section) -> str:
@@ -94,15 +110,18 @@ class Frame:
         return TOP + (HEIGHT - TOP - BOTTOM) * min(max(part, -1.0), 2.0)
 
 
-def _chart(lines: Sequence[Curve], section: Section, across: str, upwards: str, label: str) -> Markup | None:
+def _chart(
+    lines: Sequence[Curve], section: Section, across: str, upwards: str, label: str, *, cut: bool
+) -> Markup | None:
     xs = [x for line in lines for x, *_ in line.points] + [x for line in lines for x, _ in line.failed]
     ys = [y for line in lines for _, y, *_ in line.points]
     if not ys:
         return None
-    cut = section.plan.shows == "convergence"
-    frame = Frame(min(xs), max(xs), *_bounds(ys, section.metric.higher_is_better, cut=cut))
+    low, high = _bounds(ys, section.metric.higher_is_better, cut=cut)
+    high = min(high, FULL) if section.metric.label.endswith("%") else high
+    frame = Frame(min(xs), max(xs), low, high)
     edge = f"M{LEFT - MARGIN} {TOP - MARGIN}H{WIDTH}V{HEIGHT - BOTTOM + MARGIN}H{LEFT - MARGIN}Z"
-    name = f"frame-{section.plan.preset}-{section.plan.name}-{section.task}"
+    name = f"frame-{section.plan.preset}-{section.plan.name}-{section.task}".replace(" ", "-")
     clip = svg.element("clipPath", svg.element("path", d=edge), id=name)
     inside = svg.element("g", *(part for line in lines for part in _drawn(line, frame)), clip_path=f"url(#{name})")
     crosses = []
@@ -124,13 +143,15 @@ def _bounds(ys: Sequence[float], higher_is_better: bool, *, cut: bool) -> tuple[
     return low - room, high + room
 
 
-def axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
-    """Draw both axes with their ticks and names."""
+def axes(frame: Frame, across: str, upwards: str, ends: Sequence[str] = ()) -> list[Markup]:
+    """Draw both axes with their ticks and names; `ends` are texts for the ends of the horizontal one, without ticks."""
     parts, bottom = [], HEIGHT - BOTTOM
     for y in svg.ticks(frame.low, frame.high):
         parts.append(svg.element("path", d=f"M{LEFT} {frame.y(y):.1f}H{WIDTH - RIGHT}", class_="grid"))
         parts.append(svg.element("text", f"{y:g}", x=LEFT - 8, y=frame.y(y) + 4, text_anchor="end"))
-    for x in svg.ticks(frame.left, frame.right, count=8):
+    for text, place, anchor in zip(ends, (LEFT, WIDTH - RIGHT), ("start", "end"), strict=False):
+        parts.append(svg.element("text", text, x=place, y=bottom + 20, text_anchor=anchor))
+    for x in [] if ends else svg.ticks(frame.left, frame.right, count=8):
         if across != "epoch" or x == int(x):
             parts.append(svg.element("text", f"{x:g}", x=frame.x(x), y=bottom + 20, text_anchor="middle"))
     parts.append(svg.element("path", d=f"M{LEFT} {bottom}H{WIDTH - RIGHT}", class_="axis"))
@@ -143,7 +164,7 @@ def axes(frame: Frame, across: str, upwards: str) -> list[Markup]:
 
 def _drawn(line: Curve, frame: Frame) -> list[Markup]:
     """Draw a line, its deviation band and its marks. If one mark is the best, the others show only on hover."""
-    series = f"series-{line.index}"
+    series = series_class(line.index)
     places = [(frame.x(x), frame.y(y)) for x, y, *_ in line.points]
     parts = []
     if any(spread for *_, spread in line.points):
@@ -179,19 +200,22 @@ def shape_at(index: int, x: float, y: float, classes: str) -> Markup:
     return svg.element("path", d=f"M{x:.1f} {y:.1f}{shapes[index % len(shapes)]}", class_=f"dot {classes}")
 
 
-def legend(section: Section) -> list[Markup]:
-    """Return the mark and name of each line that has runs."""
-    entries = []
+def series_class(index: int) -> str:
+    """Return the classes of a line, which give its colour."""
+    return f"series-{index % COLOURS}{' again' * (index >= COLOURS)}"
+
+
+def swatches(section: Section) -> dict[str, Markup]:
+    """Return the mark of each line that has runs, by its name."""
+    marks = {}
     for index, line in enumerate(section.lines):
         if line in section.begun:
-            dash = svg.element("path", d="M0 8H28", class_=f"line series-{index}")
-            mark = svg.element(
-                "svg",
-                dash,
-                shape_at(index, 14, 8, f"series-{index}"),
-                viewBox="0 0 28 16",
-                class_="swatch",
-                aria_hidden="true",
-            )
-            entries.append(Markup("{} {}").format(mark, line))
-    return entries
+            dash = svg.element("path", d="M0 8H28", class_=f"line {series_class(index)}")
+            shape = shape_at(index, 14, 8, series_class(index))
+            marks[line] = svg.element("svg", dash, shape, viewBox="0 0 28 16", class_="swatch", aria_hidden="true")
+    return marks
+
+
+def legend(section: Section) -> list[Markup]:
+    """Return the mark and name of each line that has runs."""
+    return [Markup("{} {}").format(mark, line) for line, mark in swatches(section).items()]

@@ -9,6 +9,16 @@ from rru.tasks import beats_baselines, verdict
 from rru.training import RunStatus
 
 BEST_BY_TEST = "best of all epochs by test"
+PRESETS = {
+    "paper": "Exactly the paper's settings, so these numbers can be compared with the paper's.",
+    "cpu": "Scaled down to about ten minutes on two cores, with the same parameter budget for all cells. Compare the "
+    "cells with one another. The paper's numbers come from larger models that were trained longer.",
+    "smoke": "A few steps of a tiny model, to check that everything works. The numbers say nothing about the cells.",
+    "your-data": "Runs on your own files. Cells with the same settings have the same parameter budget.",
+    "own settings": "Settings that no preset has; a line names what differs from the closest preset.",
+    "demo": "The settings of rru demo: small models with the same parameter budget, not tuned for any cell.",
+}
+"""What to know about the numbers of a preset."""
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rru.report import descriptions, formatting
+from rru.report.figures import caption, numbers
 from rru.report.identify import line_of, paper, preset_of
-from rru.report.page import chapters
 from rru.report.results import Report
-from rru.report.tables import Comparison
+from rru.report.tables import Comparison, tables
 from rru.settings import Config
 
 COLUMNS = (
@@ -92,23 +92,23 @@ def _harmless(value: object) -> object:
 
 def to_markdown(report: Report) -> str:
     """Return all tables, figures and runs as Markdown tables."""
-    shown = chapters(report)
-    beside_paper = any(table.has_paper for chapter in shown for table in chapter.tables)
+    beside_paper = any(table.has_paper for sections in report.sections.values() for table in tables(sections))
     parts = [
         f"# Results of {formatting.counted(len(report.runs), 'run')}",
         *report.notes,
         METHOD + PAPER * beside_paper,
     ]
-    for chapter in shown:
-        parts += [f"## Preset {chapter.preset}", chapter.description]
-        for table in chapter.tables:
+    for preset, sections in report.sections.items():
+        parts += [f"## Preset {preset}", descriptions.PRESETS.get(preset, "")]
+        for table in tables(sections):
             head = ["task", *table.lines, "best"]
             rows = [[f"{row.task} ({row.metric.label})", *map(_entry, row.entries), row.verdict] for row in table.rows]
             parts += [f"### {table.title}", _table(head, rows)]
             parts += [f"{row.task}: {row.progress}" for row in table.rows if row.progress]
-        for figure in chapter.figures:
-            parts += [f"### {figure.heading}", _text(" ".join(figure.caption))]
-            parts.append(_table(figure.numbers[0], figure.numbers[1:]))
+        for section in sections:
+            if section.plan.shows != "table":
+                head, *points = numbers(section)
+                parts += [f"### {section.heading}", _text(" ".join(caption(section))), _table(head, points)]
     runs = [
         {
             "task": run.task,

@@ -30,23 +30,21 @@ class Figure:
 
 
 def figure(section: Section) -> Figure:
-    """Return the figure of a grid, a curve or convergence; without pictures if there is nothing to draw yet."""
+    """Return the figure of a grid or a curve; without pictures if there is nothing to draw yet."""
     if section.plan.shows == "grid":
         panels, legend = heatmaps.panels(section)
-        caption = [
-            f"Test {section.metric.label} of the best epoch, and the number of that epoch. Blue is good, yellow poor, "
-            "red diverged, hollow missing. A frame marks the best test score of each cell or version."
-        ]
     else:
-        drawn = charts.curve(section) if section.plan.shows == "curve" else charts.convergence(section)
-        panels = [Panel("", "", drawn)] if drawn else []
-        legend = charts.legend(section)
-        caption = [_how_to_read(section)]
+        drawn = charts.curve(section)
+        panels, legend = [Panel("", "", drawn)] if drawn else [], charts.legend(section)
+    return Figure(section.heading, caption(section), panels, legend, numbers(section))
+
+
+def caption(section: Section) -> list[str]:
+    """Return how to read a figure, and what is missing in it."""
+    sentences = [_how_to_read(section)]
     if not section.plan.in_paper and section.plan.preset == "paper":
-        caption.append("The paper has no such figure.")
-    if section.progress:
-        caption.append(section.progress)
-    return Figure(section.heading, caption, panels, legend, numbers(section))
+        sentences.append("The paper has no such figure.")
+    return [*sentences, section.progress] if section.progress else sentences
 
 
 def numbers(section: Section) -> list[list[str]]:
@@ -57,13 +55,24 @@ def numbers(section: Section) -> list[list[str]]:
 
 
 def _how_to_read(section: Section) -> str:
-    better = section.metric.direction
+    label, better = section.metric.label, section.metric.direction
     several = any(len(point.tests) > 1 for point in section.points)
+    if section.plan.shows == "grid":
+        return (
+            f"Test {label} of the best epoch, and the number of that epoch. Blue is good, yellow poor, "
+            "red diverged, hollow missing. A frame marks the best test score of each cell or version."
+        )
     if section.plan.shows == "curve":
         bands = " Mean over seeds; the band is one standard deviation to each side." if several else ""
-        return f"Test {section.metric.label} of the best epoch; {better} is better. Red crosses diverged.{bands}"
-    each = " Each seed has its own line." if several else ""
+        return f"Test {label} of the best epoch; {better} is better. Red crosses diverged.{bands}"
+    return learning_caption(section)
+
+
+def learning_caption(section: Section) -> str:
+    """Return how to read learning curves."""
+    each = " Each seed has its own line." if any(len(point.tests) > 1 for point in section.points) else ""
+    label, better = section.metric.label, section.metric.direction
     return (
-        f"Validation {section.metric.label} after each epoch; {better} is better. The mark is the best epoch, whose "
+        f"Validation {label} after each epoch; {better} is better. The mark is the best epoch, whose "
         f"weights are tested. Values far off, such as those of the first epochs, are not shown.{each}"
     )

@@ -9,7 +9,9 @@ from typing import Any
 from rru.data import CATALOGUE, Facts
 from rru.files import FileError, files_in
 from rru.kinds import KINDS, kind_of
+from rru.report.user_cells import config_without_code, with_first_seed
 from rru.settings import Config
+from rru.settings.cells import cells
 from rru.tasks import Metric
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.own_code import missing_code
@@ -26,7 +28,8 @@ class RunRecord:
     **Arguments:**
 
     - `folder`: where it is.
-    - `config`: its settings as written; `known`: the same as a config, if this version of rru knows them all.
+    - `config`: its settings as written; `known`: the same as a config, if this version of rru knows them all (but
+      options of a user's cell may be unknown).
     - `named_metric`: the metric that it names itself, for settings that are not known.
     - `status`: its status, `DAMAGED` if it cannot be determined.
     - `reason`: why it ended.
@@ -104,7 +107,7 @@ class RunRecord:
     @cached_property
     def group(self) -> str:
         """The config's id with seed 0, shared by runs that differ only in their seed."""
-        return self.known.changed({"schedule.seed": 0}).id if self.known else ""
+        return with_first_seed(self.known).id if self.known else ""
 
     @property
     def counts(self) -> bool:
@@ -152,8 +155,8 @@ def _read(run: Run) -> RunRecord:
     problems: list[str] = []
     record = RunRecord(run.path, run.tables)
     try:
-        record = replace(record, known=run.config)
-    except (RunError, TypeError, AttributeError) as error:
+        record = replace(record, known=_config(run))
+    except (RunError, ValueError, TypeError, AttributeError) as error:
         if OWN_MODEL not in run.tables and not missing_code(run.path, run.tables):
             problems.append(
                 f"this version of rru does not know these settings (config.toml): {error.__cause__ or error}"
@@ -190,6 +193,12 @@ def _named_metric(tables: Mapping[str, Any], result: Mapping[str, Any]) -> Metri
         return Metric(name, name)
     task = word(tables, "task", "name")
     return kind_of(CATALOGUE[task].kind).metric if task in CATALOGUE and "data" not in tables else None
+
+
+def _config(run: Run) -> Config:
+    """Return the settings of a run. The code of a user's cell is not needed, and that in the folder is never run."""
+    loaded = OWN_MODEL in run.tables or run.tables["model"]["cell"] in cells()
+    return run.config if loaded else config_without_code(run.tables)
 
 
 def _with_metrics(record: RunRecord, run: Run, problems: list[str]) -> RunRecord:

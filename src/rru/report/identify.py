@@ -2,23 +2,25 @@
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from types import MappingProxyType
 
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
 from rru.report.data_variants import DataVariant, data_variant, inputs, titles
 from rru.report.formatting import setting
 from rru.report.gather import RunRecord
+from rru.report.user_cells import FlatSettings, as_cell, flat, is_option, is_user_cell, of_any_cell, with_first_seed
 from rru.settings import Config, presets
+from rru.settings.cells import PAPER_CELLS
+from rru.settings.config import settings_of
 
 OWN = "own settings"
 YOURS = "your-data"
 CELLS = {"rru": "RRU", "gru": "GRU", "lstm": "LSTM", "mogrifier": "Mogrifier LSTM"}
 MAX_LINE = 120  # characters of a line's name
-SEED = "schedule.seed"
+MAX_SETTINGS = 12  # lines of a table of settings that no plan has, such as the trials of a search
 
 
 @dataclass(frozen=True)
@@ -38,68 +40,130 @@ def origin(run: RunRecord) -> Origin:
     """Find the preset of a run or of its plan; if there is none, the preset closest to its settings."""
     if not run.known:
         return Origin("", {})
-    mine, origins = _flat(run.known), []
-    defaults = {name: entry.declared.default for name, entry in run.known.settings.items()}
-    for preset, theirs in _candidates(run, preset_of(run)).items():
+    cell = PAPER_CELLS[0] if is_user_cell(run.known.model.cell) else run.known.model.cell
+    mine, origins = flat(run.known), []
+    known = settings_of(run.known.kind, cell, own=run.known.data is not None)
+    defaults = {name: entry.declared.default for name, entry in known.items()}
+    for preset, of_preset in _candidates(run, cell, preset_of(run)).items():
+        theirs = as_cell(of_preset, mine) if is_user_cell(run.known.model.cell) else of_preset
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
         values = {name: mine.get(name, defaults.get(name)) for name in names}
         origins.append(Origin(preset, {name: "none" if value is None else value for name, value in values.items()}))
     return min(origins, key=lambda entry: len(entry.changes), default=Origin("", {}))
 
 
-def _candidates(run: RunRecord, preset: str) -> dict[str, Mapping[str, object]]:
-    """Return the settings of the presets that a run may come from, by name."""
+def _candidates(run: RunRecord, cell: str, preset: str) -> dict[str, FlatSettings]:
+    """Return the settings that one of the paper's cells has at the presets that a run may come from, by preset."""
     if run.known is None or run.known.data is None:
         names = presets.names(run.task) if preset == OWN else (preset,)
-        return {preset: _preset(run.task, run.cell, preset) for preset in names}
+        return {preset: _preset(run.task, cell, preset) for preset in names}
     data = run.known.tables()["data"]
-    candidates: dict[str, Mapping[str, object]] = {}
+    candidates: dict[str, FlatSettings] = {}
     for preset in presets.OWN_PRESETS:
         try:
-            tables = presets.derived(run.known.kind, run.facts.statistics, run.cell, preset)
-            candidates[preset] = _flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": data})))
+            tables = presets.derived(run.known.kind, run.facts.statistics, cell, preset)
+            candidates[preset] = flat(Config.of(presets.merged(tables, {"task": {"name": run.task}, "data": data})))
         except (ArithmeticError, KeyError, IndexError, TypeError, ValueError):  # data.json may have anything in it
             return {}
     return candidates
 
 
+@cache
+def _preset(task: str, cell: str, preset: str) -> FlatSettings:
+    return flat(presets.load(task, cell, preset))
+
+
+def with_user_cells(plan: Plan, runs: Iterable[RunRecord]) -> Plan:
+    """Return the plan with a line for each of the users' cells that was run with the RRU's settings in it."""
+    entries, lines = list(plan.runs), {entry.line for entry in plan.runs}
+    for run in runs:
+        for preset, name, entry in _like(run):
+            if (preset, name) == (plan.preset, plan.name) and run.known is not None:
+                line = f"{line_of(run)}{' (your cell)' * (line_of(run) in lines)}"
+                planned = PlannedRun(entry.task, line, entry.point, with_first_seed(run.known))
+                entries.append(_distinct(planned, entries))
+    return replace(plan, runs=entries)
+
+
+def _like(run: RunRecord) -> list[tuple[str, str, PlannedRun]]:
+    """Return preset, plan and entry of each planned RRU that has the settings of a run of a user's cell."""
+    if run.known is None or run.known.data is not None or not is_user_cell(run.known.model.cell):
+        return []
+    return _planned_rrus().get(of_any_cell(flat(run.known)), [])
+
+
+@cache
+def _planned_rrus() -> dict[frozenset[tuple[str, str]], list[tuple[str, str, PlannedRun]]]:
+    """Return the RRUs in all plans that compare cells, by what other cells would share of their settings."""
+    entries: dict[frozenset[tuple[str, str]], list[tuple[str, str, PlannedRun]]] = {}
+    for plan in all_plans():
+        if len({entry.cell for entry in plan.runs}) > 1:
+            for entry in plan.runs:
+                if entry.cell == PAPER_CELLS[0]:
+                    entries.setdefault(of_any_cell(flat(entry.config)), []).append((plan.preset, plan.name, entry))
+    return entries
+
+
+def _distinct(planned: PlannedRun, others: Iterable[PlannedRun]) -> PlannedRun:
+    """Return an entry; with its id in its name if other settings have the same, and nothing says how they differ."""
+    planned = replace(planned, line=planned.line[:MAX_LINE])
+    place = (planned.task, planned.line, planned.point)
+    taken = any((other.task, other.line, other.point) == place for other in others)
+    return replace(planned, line=f"{planned.line} ({planned.id})") if taken else planned
+
+
 def own_plans(runs: Iterable[RunRecord]) -> list[Plan]:
-    """Return a table and convergence for each of the user's own data, with a line for all settings run on it."""
+    """Return a table and convergence for each of the user's own data, and for settings that no plan has.
+
+    They have a line for each settings, of many those with the best validation.
+    """
     order = {cell: place for place, cell in enumerate(CELLS)}
     runs = sorted(runs, key=lambda run: (order.get(run.cell, len(order)), run.group))
-    by_data: dict[DataVariant, dict[str, PlannedRun]] = {}
+    own, others = dict[DataVariant, list[RunRecord]](), dict[str, list[RunRecord]]()
     for run in runs:
-        if (variant := data_variant(run)) is None or run.known is None:
-            continue
-        came_from = origin(run)
-        changed = [came_from.preset] if came_from.preset not in ("", presets.OWN_PRESETS[0]) else []
-        line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
-        entries, line = by_data.setdefault(variant, {}), line[:MAX_LINE]
-        if any(entry.line == line for group, entry in entries.items() if group != run.group):
-            line += f" ({run.group})"  # settings that differ, and nothing that says how
-        entries.setdefault(run.group, PlannedRun(run.task, line, {}, run.known.changed({SEED: 0})))
+        if (variant := data_variant(run)) is not None:
+            own.setdefault(variant, []).append(run)
+        elif run.known is not None and preset_of(run) == OWN:
+            others.setdefault(run.known.title, []).append(run)
+    groups = [(YOURS, title, own[variant]) for variant, title in titles(runs).items()]
+    groups += [(OWN, title, of_task) for title, of_task in others.items()]
     return [
-        Plan(f"{kind}-{number}", YOURS, f"{what}: {title}", shows, False, list(by_data[variant].values()))
-        for number, (variant, title) in enumerate(titles(runs).items())
+        Plan(f"{kind}-{number}", preset, f"{what}: {title}", shows, False, entries)
+        for number, (preset, title, of_data) in enumerate(groups)
+        for entries in (_entries(_best_settings(of_data)),)
         for kind, what, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence"))
     ]
 
 
-@cache
-def _preset(task: str, cell: str, preset: str) -> Mapping[str, object]:
-    return MappingProxyType(_flat(presets.load(task, cell, preset)))
+def _best_settings(runs: list[RunRecord]) -> list[RunRecord]:
+    """Return the runs of at most `MAX_SETTINGS` settings: the best of each cell, and then the best of all."""
+    best: dict[str, float] = {}
+    for run in runs:
+        if run.validation is not None and run.metric is not None:
+            loss = -run.validation if run.metric.higher_is_better else run.validation
+            best[run.group] = min(best.get(run.group, loss), loss)
+    ranked = sorted({run.group: run.cell for run in runs}.items(), key=lambda item: best.get(item[0], float("inf")))
+    first_of_cell = {cell: group for group, cell in reversed(ranked)}
+    chosen = [*first_of_cell.values(), *(group for group, _ in ranked if group not in first_of_cell.values())]
+    return [run for run in runs if run.group in chosen[:MAX_SETTINGS]]
 
 
-def _flat(config: Config) -> dict[str, object]:
-    """Return the settings that affect a run's result, by name, without the seed."""
-    known = config.settings
-    values = {f"{table}.{name}": value for table, part in config.tables().items() for name, value in part.items()}
-    return {name: value for name, value in values.items() if name != SEED and not known[name].inert}
+def _entries(runs: Iterable[RunRecord]) -> list[PlannedRun]:
+    """Return an entry for each settings, with a line that says how they differ from the usual preset."""
+    entries: dict[str, PlannedRun] = {}
+    for run in runs:
+        if run.known is not None and run.group not in entries:
+            came_from = origin(run)
+            changed = [came_from.preset] if came_from.preset not in ("", presets.OWN_PRESETS[0]) else []
+            line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
+            planned = PlannedRun(run.task, line, {}, with_first_seed(run.known))
+            entries[run.group] = _distinct(planned, entries.values())
+    return list(entries.values())
 
 
 @cache
 def all_plans() -> list[Plan]:
-    """Return every plan for every preset and task; presets without plans come last."""
+    """Return every plan for every preset and task, with the paper's cells; presets without plans come last."""
     of_paper = [
         plans.load(name, preset, tasks=plans.tasks(name, preset)) for preset in plans.PRESETS for name in plans.names()
     ]
@@ -108,16 +172,15 @@ def all_plans() -> list[Plan]:
 
 def _other_presets() -> Iterator[Plan]:
     """Yield the presets that no plan has, such as the demo's, as a table and as convergence."""
-    lines = {entry.cell: entry.line for entry in plans.load("table1", tasks=["jsb"]).runs}
     names = dict.fromkeys(
         preset for task in presets.tasks() for preset in presets.names(task) if preset not in plans.PRESETS
     )
     for preset in names:
         entries = [
-            PlannedRun(task, _named(lines.get(cell, cell), config), {}, config)
+            PlannedRun(task, _named(line, config), {}, config)
             for task in presets.tasks()
             if preset in presets.names(task)
-            for cell in presets.cells()
+            for cell, line in CELLS.items()
             for base in (presets.load(task, cell, preset),)
             for config in (base, *map(base.changed, base.task.other_variants))  # each other output is a line too
         ]
@@ -136,7 +199,7 @@ def _presets() -> dict[str, str]:
     known: dict[str, str] = {}
     for task in presets.tasks():
         for preset in presets.names(task):
-            for cell in presets.cells():
+            for cell in PAPER_CELLS:
                 known.setdefault(presets.load(task, cell, preset).id, preset)
     for plan in all_plans():
         for entry in plan.runs:
@@ -156,16 +219,27 @@ def _lines() -> dict[str, str]:
 
 def preset_of(run: RunRecord) -> str:
     """Return the preset that a run's settings belong to, directly or through a plan; empty if unknown."""
-    if run.known and run.known.data:
+    if run.known is None:
+        return ""
+    if run.known.data:
         return YOURS
-    return _presets().get(run.group, OWN) if run.known else ""
+    if is_user_cell(run.known.model.cell):
+        return next((preset for preset, _, _ in _like(run)), OWN)
+    return _presets().get(run.group, OWN)
 
 
 def line_of(run: RunRecord) -> str:
-    """Return the cell or version of a run, as named in tables."""
-    if run.known and run.known.data:
+    """Return the cell or version of a run, as named in tables; with the options of a user's cell in a plan."""
+    if run.known is None:
+        return run.cell
+    if run.known.data:
         return CELLS.get(run.cell, run.cell)
-    return _lines().get(run.group) or (_named(run.cell, run.known) if run.known else run.cell)
+    if like := _like(run):
+        theirs = flat(like[0][2].config)
+        options = {name: value for name, value in flat(run.known).items() if is_option(name)}
+        changes = {name: value for name, value in options.items() if theirs.get(name) != value}
+        return ", ".join(filter(None, (_named(run.cell, run.known), Origin("", changes).text)))
+    return _lines().get(run.group) or _named(CELLS.get(run.cell, run.cell), run.known)
 
 
 @cache

@@ -3,46 +3,45 @@
 import base64
 import hashlib
 import itertools
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import rru
-from rru.files import FileError, read_file
-from rru.report import descriptions, formatting
+from rru.inference import picture, sound
+from rru.report import descriptions, formatting, glossary
 from rru.report.figures import Figure, figure
 from rru.report.gather import SENTENCE, WORD, RunRecord
 from rru.report.identify import line_of, origin
-from rru.report.own import own_parts
 from rru.report.results import Report
-from rru.report.tables import ResultsTable, rankings, tables
+from rru.report.samples import Media, media_of
+from rru.report.sentences import opening
+from rru.report.stories import stories
+from rru.report.tables import ResultsTable, tables
 from rru.settings import toml
 
-DESCRIPTIONS = {
-    "paper": "Exactly the paper's settings, so these numbers can be compared with the paper's.",
-    "cpu": "Scaled down to about ten minutes on two cores, with the same parameter budget for all cells. Compare the "
-    "cells with one another. The paper's numbers come from larger models that were trained longer.",
-    "smoke": "A few steps of a tiny model, to check that everything works. The numbers say nothing about the cells.",
-    "your-data": "Runs on your own files. Cells with the same settings have the same parameter budget.",
-    "demo": "The settings of rru demo: small models with the same parameter budget, not tuned for any cell.",
-}
-MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, maximum bytes
-MAX_MEDIA = 8
+PLAYER = {"left": picture.LEFT, "right": picture.RIGHT, "tail": sound.TAIL}
+"""Where the music is in the picture of a piece (pixels), and how long its sound goes on after it (seconds)."""
 MAX_TEXT, MAX_FACTS = 4000, 60  # characters of a config, facts of an environment
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """All tables and figures of one preset."""
+    """The tables of one preset, and its figures except for learning curves, which stories have."""
 
     preset: str
-    description: str
     tables: list[ResultsTable]
     figures: list[Figure]
+
+    @property
+    def slug(self) -> str:
+        """Its name in ids of the page."""
+        return self.preset.replace(" ", "-")
 
 
 def chapters(report: Report) -> list[Chapter]:
@@ -50,9 +49,8 @@ def chapters(report: Report) -> list[Chapter]:
     return [
         Chapter(
             preset,
-            DESCRIPTIONS.get(preset, ""),
             tables(sections),
-            [figure(section) for section in sections if section.plan.shows != "table"],
+            [figure(section) for section in sections if section.plan.shows in ("grid", "curve")],
         )
         for preset, sections in report.sections.items()
     ]
@@ -74,26 +72,34 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["explained"] = glossary.explained
     script, style = _part("page.js"), _part("page.css")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "media-src data:; base-uri 'none'; form-action 'none'"
     )
+    media = {run.folder: media_of(run) for run in report.runs if run.music}
+    told = stories(report, media)
+    shown = {each.run.folder for story in told for each in story.samples}
     return environment.get_template("page.html").render(
         policy=policy,
         script=Markup(script),  # from the package, like the style
         style=Markup(style),
         report=report,
+        opening=opening(report, {story.results[0].sentence: story.results[0].section for story in told}),
+        stories=told,
         chapters=chapters(report),
-        rankings=rankings(report.sections),
-        own=own_parts(report.runs),
-        rows=_rows(report),
+        rows=_rows(report, media, shown),
+        run_ids={run.folder: f"run-{number}" for number, run in enumerate(report.runs, start=1)},
         statuses=statuses(report),
         made=made,
         every=every,
         version=rru.__version__,
         formatting=formatting,
         descriptions=descriptions,
+        glossary=glossary,
+        line_of=line_of,
+        player=PLAYER,
     )
 
 
@@ -103,31 +109,36 @@ def statuses(report: Report) -> dict[str, int]:
     return {status: all_statuses.count(status) for status in sorted(set(all_statuses))}
 
 
-def _rows(report: Report) -> list[dict[str, object]]:
-    """Return the rows of all runs, without the best of all epochs if no run has tested them all."""
+def _rows(report: Report, media: Mapping[Path, Media], shown: Container[Path]) -> list[dict[str, object]]:
+    """Return the rows of all runs, without the best of all epochs if no run has tested them all.
+
+    **Arguments:** `media`: the pictures and sounds of runs; `shown`: the runs whose media the page shows already.
+    """
     hidden = () if any(run.best_test is not None for run in report.runs) else (descriptions.BEST_BY_TEST,)
-    return [_row(number, run, hidden) for number, run in enumerate(report.runs, start=1)]
+    rows = []
+    for number, run in enumerate(report.runs, start=1):
+        of_run = media.get(run.folder, Media())
+        row = _row(number, run, of_run.problems, hidden)
+        rows.append({**row, "media": () if run.folder in shown else of_run.files})
+    return rows
 
 
-def _row(number: int, run: RunRecord, hidden: Container[str]) -> dict[str, object]:
-    """Return what the page shows of a run, without the hidden numbers."""
-    (music, problems), came_from = _music(run), origin(run)
+def _row(number: int, run: RunRecord, unread: Iterable[str], hidden: Container[str]) -> dict[str, object]:
+    """Return what the page shows of a run, without the hidden numbers; `unread` are media that cannot be shown."""
+    came_from, problems = origin(run), [*run.problems, *unread]
     if run.duplicate_of is not None:
         problems.append(f"does not count: {run.duplicate_of} has the same settings and seed")
     return {
         "id": f"run-{number}",
         "run": run,
-        "task": run.known.title if run.known else run.task,
         "line": line_of(run) or formatting.NONE,
         "preset": came_from.preset or formatting.NONE,
         "changes": came_from.text,
-        "metric": run.metric.label if run.metric else "",
         "numbers": {name: entry for name, entry in descriptions.numbers(run).items() if name not in hidden},
         "config": _config(run.config),
         "environment": dict(itertools.islice(_flat(run.environment), MAX_FACTS)),
         "account": descriptions.account(run),
-        "problems": [*run.problems, *problems],
-        "music": music,
+        "problems": problems,
     }
 
 
@@ -158,22 +169,6 @@ def _history(entries: list[object]) -> Iterator[tuple[str, str]]:
             facts = _flat({name: value for name, value in entry.items() if name not in ("epoch", "step", "history")})
             text = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MAX_FACTS))
             yield f"resumed at step {entry.get('step')}"[:WORD], text[:SENTENCE]
-
-
-def _music(run: RunRecord) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Return name, type and content of the pictures and sounds in a run's folder; and what could not be read."""
-    files, problems = [], []
-    for path in run.music[:MAX_MEDIA]:
-        kind, limit = MEDIA[path.suffix]
-        try:
-            content = base64.b64encode(read_file(path, limit)).decode()
-        except (FileError, OSError) as error:
-            problems.append(str(error))
-        else:
-            files.append((path.name, kind, f"data:{kind};base64,{content}"))
-    if len(run.music) > MAX_MEDIA:
-        problems.append(f"music/ has {len(run.music)} files; the first {MAX_MEDIA} are shown")
-    return files, problems
 
 
 def _part(name: str) -> str:

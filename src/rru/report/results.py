@@ -8,7 +8,8 @@ from rru.experiments.plans import Plan, PlannedRun
 from rru.kinds import kind_of
 from rru.report import statistics
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import all_plans, own_plans, preset_of
+from rru.report.identify import all_plans, own_plans, preset_of, with_user_cells
+from rru.report.user_cells import is_user_cell
 from rru.settings import Config
 from rru.tasks import Metric
 from rru.training import RunError, RunStatus
@@ -221,7 +222,9 @@ def _sections(all_runs: Iterable[RunRecord]) -> dict[str, list[Section]]:
             groups.setdefault(run.group, []).append(run)
     sections: dict[str, list[Section]] = {}
     shown: dict[str, set[str]] = {}
-    for plan in [*all_plans(), *own_plans(run for runs in groups.values() for run in runs)]:
+    of_users = [runs[0] for runs in groups.values() if is_user_cell(runs[0].cell)]
+    of_all = [with_user_cells(plan, of_users) for plan in all_plans()]
+    for plan in [*of_all, *own_plans(run for runs in groups.values() for run in runs)]:
         for task in dict.fromkeys(entry.task for entry in plan.runs):
             entries = {entry.id: entry for entry in plan.runs if entry.task == task}
             with_runs, before = entries.keys() & groups.keys(), shown.setdefault(plan.preset, set())

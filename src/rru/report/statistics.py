@@ -54,11 +54,13 @@ class Verdict:
     - `best`: its name; empty if there are fewer than two to compare.
     - `shown`: whether to show it as the winner.
     - `reason`: why, or why not.
+    - `significant`: whether chance hardly explains its lead.
     """
 
     best: str = ""
     shown: bool = False
     reason: str = ""
+    significant: bool = False
 
 
 def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -> Verdict:
@@ -93,7 +95,8 @@ def verdict(scores: Mapping[str, Mapping[int, float]], higher_is_better: bool) -
             span = f"{low:+.3g} to {high:+.3g} (95 % CI)".replace("-", "\N{MINUS SIGN}")
             return Verdict(best, False, f"best mean, but {doubt}: differs from {other} by {span}")
     low, high = sorted(map(abs, interval(paired(scores[best], scores[others[0]]))))
-    return Verdict(best, True, f"significant: beats {others[0]}, the runner-up, by {low:.3g} to {high:.3g} (95 % CI)")
+    reason = f"significant: beats {others[0]}, the runner-up, by {low:.3g} to {high:.3g} (95 % CI)"
+    return Verdict(best, True, reason, significant=True)
 
 
 def paired(scores: Mapping[int, float], others: Mapping[int, float]) -> list[float]:

@@ -27,7 +27,13 @@ def element(name: str, *content: str, **attributes: object) -> Markup:
 
 def picture(width: int, height: int, *content: Markup, label: str, kind: str) -> Markup:
     """Return a picture with its description. The arrow keys move between its marks, the elements with a `data-tip`."""
-    attributes = {"viewBox": f"0 0 {width} {height}", "class": kind, "role": "img", "tabindex": "0"}
+    attributes = {
+        "width": width,
+        "viewBox": f"0 0 {width} {height}",
+        "class": kind,
+        "role": "img",
+        "tabindex": "0",
+    }
     return element("svg", *content, aria_label=label, **attributes)
 
 

@@ -1,11 +1,11 @@
 """Tables of plans: one row per task, one column per cell or version, with the paper's number next to ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rru.report import formatting
 from rru.report.identify import paper
-from rru.report.results import TRIAL, Point, Section
+from rru.report.results import Point, Section
 from rru.tasks import Metric
 
 
@@ -91,19 +91,13 @@ def tables(sections: Sequence[Section]) -> list[ResultsTable]:
     return [_table(name, of_plan) for name, of_plan in by_plan.items()]
 
 
-def rankings(sections: Mapping[str, Sequence[Section]]) -> list[Row]:
-    """Return the rows that can have a winner: with at least two results, not from the preset for trying things out."""
-    ranked = [table for preset, of_preset in sections.items() if preset != TRIAL for table in tables(of_preset)]
-    return [row for table in ranked for row in table.rows if len(row.ranking) > 1]
-
-
 def _table(name: str, sections: Sequence[Section]) -> ResultsTable:
     lines = list(dict.fromkeys(line for section in sections for line in section.lines))
-    rows = [_row(section, lines) for section in sections]
+    rows = [row_of(section, lines) for section in sections]
     return ResultsTable(name, sections[0].plan.preset, sections[0].plan.title, lines, rows)
 
 
-def _row(section: Section, lines: Sequence[str]) -> Row:
+def row_of(section: Section, lines: Sequence[str]) -> Row:
     """Return the row of a task, with an empty entry for each line that only other tasks have."""
     of_paper, verdict = paper().get(section.plan.name, {}).get(section.task, {}), section.verdict
     config, known = section.points[0].config, section.lines

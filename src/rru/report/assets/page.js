@@ -1,6 +1,7 @@
 "use strict";
-// Tooltips of marks: shown while a mark is pointed at, tapped, or reached with the arrow keys.
+// Tips of marks and terms: shown while one is pointed at, tapped, or reached with the keyboard.
 const tip = document.getElementById("tip");
+const EXPLAINED = ".mark, .term";
 let shown = null;
 function show(mark, x, y) {
   if (shown) shown.classList.remove("shown");
@@ -8,31 +9,78 @@ function show(mark, x, y) {
   tip.hidden = !mark;
   if (!mark) return;
   mark.classList.add("shown");
-  tip.textContent = mark.dataset.tip;
+  const entry = mark.matches(".term") && document.getElementById(mark.getAttribute("aria-describedby"));
+  tip.textContent = entry ? entry.previousSibling.textContent + "\n" + entry.textContent : mark.dataset.tip;
   const box = tip.getBoundingClientRect();
   tip.style.left = Math.max(8, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
   tip.style.top = (y + 18 + box.height > innerHeight ? Math.max(8, y - box.height - 14) : y + 18) + "px";
 }
-function markAt(event) { return event.target instanceof Element ? event.target.closest(".mark") : null; }
+function showAt(mark) {
+  const box = mark.getBoundingClientRect();
+  show(mark, box.right - 10, box.top);
+}
+function markAt(event) { return event.target instanceof Element ? event.target.closest(EXPLAINED) : null; }
 document.addEventListener("pointermove", (event) => {
   const mark = markAt(event);
   if (mark || event.pointerType === "mouse") show(mark, event.clientX, event.clientY);
 });
 document.addEventListener("pointerdown", (event) => show(markAt(event), event.clientX, event.clientY));
-document.addEventListener("scroll", () => show(null), { passive: true, capture: true });
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") show(null); });
+document.addEventListener("scroll", () => {
+  if (shown && shown === document.activeElement) showAt(shown);
+  else show(null);
+}, { passive: true, capture: true });
+for (const term of document.querySelectorAll(".term")) {
+  term.addEventListener("focus", () => { if (shown !== term) showAt(term); });
+  term.addEventListener("blur", () => show(null));
+}
 for (const picture of document.querySelectorAll("svg[tabindex]")) {
   const marks = [...picture.querySelectorAll(".mark")];
   let at = -1;
   picture.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") return show(null);
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step || !marks.length) return;
     event.preventDefault();
     at = at < 0 ? 0 : (at + step + marks.length) % marks.length;
-    const box = marks[at].getBoundingClientRect();
-    show(marks[at], box.right - 10, box.top);
+    showAt(marks[at]);
   });
   picture.addEventListener("blur", () => { at = -1; show(null); });
+}
+
+// Commands can be copied; a piece shows where it plays.
+for (const button of document.querySelectorAll(".copy")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const code = button.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code); // for the reader to copy
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+
+for (const piece of document.querySelectorAll(".piece")) {
+  const [score, audio] = [piece.querySelector(".score"), piece.querySelector("audio")];
+  if (!score || !audio) continue;
+  const [picture, head] = [score.firstElementChild, document.createElement("div")];
+  const { left, right, tail } = score.dataset;
+  head.className = "head";
+  head.hidden = true;
+  score.append(head);
+  const follow = () => {
+    const part = Math.min(audio.currentTime / (audio.duration - tail), 1);
+    const x = (Number(left) + (picture.naturalWidth - left - right) * part) * picture.width / picture.naturalWidth;
+    head.hidden = false;
+    head.style.left = x + "px";
+    if (x < score.scrollLeft || x > score.scrollLeft + 0.8 * score.clientWidth) score.scrollLeft = x - 0.1 * score.clientWidth;
+    if (!audio.paused) requestAnimationFrame(follow);
+  };
+  audio.addEventListener("play", follow);
+  audio.addEventListener("seeked", follow);
 }
 
 // The table of runs: sort by a column, filter by words.

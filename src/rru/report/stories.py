@@ -1,0 +1,190 @@
+"""The story of each data set: who won, how they learned, a sample, and what to do next."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from rru.data import SPLITS, Facts
+from rru.data.own.data_json import LabelFacts
+from rru.kinds import kind_of
+from rru.report import charts, figures
+from rru.report.confusion import MAX_CLASSES
+from rru.report.formatting import whole
+from rru.report.gather import SENTENCE, WORD, RunRecord
+from rru.report.identify import line_of
+from rru.report.results import Point, Report, Section
+from rru.report.samples import Media, Sample, sample
+from rru.report.sentences import is_trial, sentence, short_names
+from rru.report.tables import row_of
+from rru.report.user_cells import is_user_cell
+from rru.training import RunStatus
+from rru.training.run_files import count
+
+MAX_NOTES = 12
+INPUT_FILES = {"reviews": "review.txt", "images": "digit.png"}
+"""What to classify with models of the catalogue, by kind of data."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A line of a ranking: its mark and name, and how far it is behind the best, or why it has no result."""
+
+    mark: Markup
+    name: str
+    behind: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """A comparison on one data set.
+
+    **Arguments:**
+
+    - `section`: the plan and its runs.
+    - `sentence`: what it shows.
+    - `ranking`: best first, then lines without a result.
+    - `significant`: whether the lead of the first is.
+    - `remarks`: what was compared, and how sure the result is.
+    - `curve`: the learning curves, if any, and how to read them.
+    """
+
+    section: Section
+    sentence: str
+    ranking: Sequence[Ranked]
+    significant: bool
+    remarks: Sequence[str]
+    curve: tuple[Markup | None, str]
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything about one data set.
+
+    **Arguments:**
+
+    - `title`: its title, or the name of the user's file or folder.
+    - `results`: a comparison for each preset; the most telling first.
+    - `summary`, `notes`: how the user's own data was understood.
+    - `balance`: rows of a table of classes: name, and the number of items to train, validate and test on.
+    - `samples`: what models made, the best model's first.
+    - `command`: what to do next; `purpose`: what for.
+    """
+
+    title: str
+    results: Sequence[Result]
+    summary: str
+    notes: Sequence[str]
+    balance: Sequence[tuple[str, ...]]
+    samples: Sequence[Sample]
+    command: str
+    purpose: str
+
+
+def stories(report: Report, media: Mapping[Path, Media]) -> list[Story]:
+    """Return the story of each data set, in the order of the report's tables."""
+    by_data: dict[tuple[str, str], list[Section]] = {}
+    for sections in report.sections.values():
+        for section in sections:
+            if section.plan.shows == "table":
+                by_data.setdefault((section.task, section.subject), []).append(section)
+    return [_story(subject, sections, media) for (_, subject), sections in by_data.items()]
+
+
+def _story(title: str, sections: Sequence[Section], media: Mapping[Path, Media]) -> Story:
+    best = [run for section in sections for run in _best_runs(section)]
+    others = [run for section in sections for point in section.points for run in point.runs if run not in best]
+    samples = [sample(run, media.get(run.folder, Media())) for run in best]
+    samples += [sample(run, media[run.folder], pictures=False) for run in others if run.folder in media]
+    shown = [each for each in samples if each.pictures or each.pieces]
+    facts, (command, purpose) = best[0].facts, _next(best[0], shown)
+    return Story(
+        title,
+        [_result(section) for section in sections],
+        facts.summary[:SENTENCE],
+        [note[:SENTENCE] for note in facts.notes[:MAX_NOTES]],
+        _balance(facts),
+        shown,
+        command,
+        purpose,
+    )
+
+
+def _best_runs(section: Section) -> list[RunRecord]:
+    """Return the best run of each line on validation, best first; of a line without results, the first."""
+
+    def loss(run: RunRecord) -> tuple[bool, float]:
+        validation = run.validation or 0.0
+        return not run.counts, -validation if section.metric.higher_is_better else validation
+
+    lines = section.begun.values()
+    return sorted((min((run for point in points for run in point.runs), key=loss) for points in lines), key=loss)
+
+
+def _result(section: Section) -> Result:
+    row, verdict = row_of(section, list(section.lines)), section.verdict
+    (names, shared), marks = short_names(section), charts.swatches(section)
+    tested = [entry.point for entry in row.ranking]
+    behind = {entry.point.line: row.behind(entry) for entry in row.ranking}
+    others = [point for points in section.begun.values() for point in points if point.test is None]
+    winner = "" if is_trial(section) else verdict.best
+    ranking = [
+        Ranked(marks[point.line], names[point.line], behind.get(point.line, point.state), point.line == winner)
+        for point in (*tested, *others)
+    ]
+    label, direction = section.metric.label, section.metric.direction
+    alike = f"output {shared}" if shared == section.points[0].config.task.variant else f"all with {shared}"
+    compared = [f"test {label}, {direction} is better", *([alike] if shared else []), *_sizes(tested)]
+    remarks = [" · ".join(compared), verdict.reason if winner else ""]
+    if is_trial(section):
+        remarks[1] = "A few steps of a tiny model: the numbers say nothing about the cells."
+    return Result(
+        section,
+        sentence(section, row),
+        ranking,
+        verdict.significant and bool(winner),
+        [remark for remark in remarks if remark],
+        (charts.convergence(section), figures.learning_caption(section)),
+    )
+
+
+def _sizes(points: Sequence[Point]) -> list[str]:
+    """Return how many parameters the models have."""
+    sizes = sorted({point.parameters for point in points if point.parameters})
+    if not sizes:
+        return []
+    return [f"{' to '.join(whole(size) for size in dict.fromkeys((sizes[0], sizes[-1])))} parameters"]
+
+
+def _balance(facts: Facts) -> list[tuple[str, ...]]:
+    if not isinstance(facts, LabelFacts):
+        return []
+    classes = [name[:WORD] for name in facts.classes]
+    columns = [facts.balance.get(split) for split in SPLITS]
+    if not all(isinstance(column, list) and len(column) == len(classes) for column in columns):
+        return []
+    cells = [[f"{number:,}" if count(number) is not None else "?" for number in column or []] for column in columns]
+    return [(name, *numbers) for name, *numbers in zip(classes, *cells, strict=True)][:MAX_CLASSES]
+
+
+def _next(run: RunRecord, samples: Sequence[Sample]) -> tuple[str, str]:
+    """Return the next command, and what for: use the model of the best run; resume it if it was stopped."""
+    if run.known is None:
+        return "", ""
+    kind, place = kind_of(run.known.kind), str(run.folder)
+    program = ["rru", "--cells", "YOUR_CELLS.py"] if is_user_cell(run.known.model.cell) else ["rru"]
+    if not run.counts:
+        stopped = run.status == RunStatus.STOPPED
+        return (shlex.join([*program, "resume", place]), "Train on") if stopped else ("", "")
+    main, name = kind.commands[0], line_of(run).partition(", ")[0]
+    if main == "compose" and not any(each.pieces for each in samples):
+        piece = str(run.folder / "music" / "piece.mid")
+        return shlex.join([*program, main, place, "-o", piece]), f"Compose with {name}; the next report plays the piece"
+    if main == "classify":
+        file = str(run.known.data.path) if run.known.data else INPUT_FILES.get(run.known.kind, "FILE")
+        return shlex.join([*program, main, place, file]), f"Classify with {name}"
+    verbs = {"compose": "Compose more", "write": "Write text", "forecast": "Forecast what comes next"}
+    return shlex.join([*program, main, place]), f"{verbs.get(main, 'Use the model')} with {name}"
