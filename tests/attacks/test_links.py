@@ -85,7 +85,14 @@ def test_the_report_embeds_nothing_from_a_linked_folder(mine, tmp_path):
     (folder / "music").symlink_to(mine)
     (mine / "chorale.png").write_bytes(b"mine")
     assert CliRunner().invoke(app, ["report"]).exit_code == 0
-    assert "data:image/png" not in (tmp_path / "report.html").read_text()
+    assert "data:image/png" not in (tmp_path / "runs" / "report.html").read_text()
+
+
+def test_the_report_is_not_written_through_a_link(mine, tmp_path):
+    write_run(tmp_path / "runs", presets.load("bach", "rru", "smoke"))
+    (tmp_path / "runs" / "report.html").symlink_to(mine / "result.json")
+    assert CliRunner().invoke(app, ["report"]).exit_code == 0
+    assert not (tmp_path / "runs" / "report.html").is_symlink()
 
 
 def test_linked_runs_are_not_listed(mine, tmp_path):

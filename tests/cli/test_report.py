@@ -44,7 +44,7 @@ def test_page_is_in_the_first_folder_that_exists(rru_report, tmp_path):
 
 def test_open_shows_the_page_in_the_browser(rru_report, tmp_path, monkeypatch):
     addresses = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
+    monkeypatch.setattr(webbrowser, "open_new_tab", lambda address: addresses.append(address) or True)
     write_run(tmp_path / "runs", preset(), 7.8)
     assert rru_report().exit_code == 0
     assert addresses == []
@@ -53,7 +53,7 @@ def test_open_shows_the_page_in_the_browser(rru_report, tmp_path, monkeypatch):
 
 
 def test_without_a_browser_open_says_so(rru_report, tmp_path, monkeypatch):
-    monkeypatch.setattr(webbrowser, "open", lambda address: False)
+    monkeypatch.setattr(webbrowser, "open_new_tab", lambda address: False)
     write_run(tmp_path / "runs", preset(), 7.8)
     ran = rru_report("--open")
     assert ran.exit_code == 0

@@ -53,7 +53,7 @@ def result_of(config, test, **changes):
 def write_run(root, config, test=8.0, folder=None, epochs=5, **changes):
     """A finished run's folder, without checkpoints or weights; with `test=None` one that was stopped."""
     folder = folder or run_folder(config, root)
-    folder.mkdir(parents=True)
+    (folder / "best").mkdir(parents=True)
     (folder / "config.toml").write_text(toml.dumps(config.tables()))
     (folder / "env.json").write_text(json.dumps({"python": "3.11.7", "versions": {"torch": "2.13.0"}, "threads": 2}))
     key = kind_of(config.kind).metric.key

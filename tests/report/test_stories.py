@@ -94,7 +94,7 @@ def test_other_presets_of_a_data_set_are_folded(tmp_path):
     results(tmp_path, {"rru": 40.0}, name="smoke")
     html = page(tmp_path)
     assert html.count('<section class="story"') == 1
-    assert "Trial runs on Bach chorales work: 1 of 1 run finished, preset smoke" in text_of(html)
+    assert "Preset smoke: Trial runs on Bach chorales work: 1 of 1 run finished" in text_of(html)
     assert "Trial runs" not in seen(html)
 
 
@@ -114,6 +114,12 @@ def test_command_composes_with_the_best_model_into_its_folder(tmp_path):
     (best / "music").mkdir()
     (best / "music" / "piece.png").write_bytes(b"png")
     assert f"Compose more with RRU: rru compose {best} Copy" in seen(page(tmp_path))
+
+
+def test_command_trains_again_where_only_results_were_kept(tmp_path):
+    for cell, test in {"rru": 7.85, "gru": 8.2}.items():
+        (write_run(tmp_path / "runs", preset(cell=cell), test) / "best").rmdir()
+    assert "Train RRU again: rru train jsb --cell rru --preset paper Copy" in seen(page(tmp_path))
 
 
 def test_command_resumes_what_was_stopped(tmp_path):

@@ -59,7 +59,7 @@ def report(
 
 
 def _open(page: Path) -> None:
-    if not webbrowser.open(page.absolute().as_uri()):
+    if not webbrowser.open_new_tab(page.absolute().as_uri()):
         warn(f"there is no browser to open {page} with")
 
 

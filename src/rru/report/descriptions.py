@@ -22,6 +22,11 @@ PRESETS = {
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
 
 
+def named(preset: str) -> str:
+    """Return the name of a preset in sentences, or of what stands in place of one."""
+    return {"your-data": "your data", "own settings": "own settings"}.get(preset, f"preset {preset}")
+
+
 def mean(point: Point) -> str:
     """Return the mean test score over seeds with its standard deviation, or the score if there is only one."""
     if point.deviation is None:

@@ -99,7 +99,7 @@ def to_markdown(report: Report) -> str:
         METHOD + PAPER * beside_paper,
     ]
     for preset, sections in report.sections.items():
-        parts += [f"## Preset {preset}", descriptions.PRESETS.get(preset, "")]
+        parts += [f"## {descriptions.named(preset).capitalize()}", descriptions.PRESETS.get(preset, "")]
         for table in tables(sections):
             head = ["task", *table.lines, "best"]
             rows = [[f"{row.task} ({row.metric.label})", *map(_entry, row.entries), row.verdict] for row in table.rows]

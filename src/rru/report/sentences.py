@@ -69,6 +69,18 @@ def sentence(section: Section, row: Row) -> str:
     return f"{name} is ahead on {subject}, but not significantly: {numbers}; {_seeds(ranking)}"
 
 
+def headline(section: Section, row: Row) -> str:
+    """Return what the runs on a data set show, without numbers."""
+    ranking = row.ranking
+    if is_trial(section) or not ranking:
+        return sentence(section, row)
+    name, verdict = short_names(section)[0][ranking[0].point.line], section.verdict
+    if len(ranking) == 1:
+        return f"{name}; {_seeds(ranking)}"
+    lead = f"{name} is best of {len(ranking)}" if verdict.best else f"{len(ranking)} lines, two are equal"
+    return f"{lead}, {'' if verdict.significant else 'not '}significant; {_seeds(ranking)}"
+
+
 def _does_best(section: Section) -> str:
     """Return what the best cell does: `predicts unseen chorales best`."""
     config = section.points[0].config

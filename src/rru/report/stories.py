@@ -14,16 +14,18 @@ from rru.report import charts, figures
 from rru.report.confusion import MAX_CLASSES
 from rru.report.formatting import whole
 from rru.report.gather import SENTENCE, WORD, RunRecord
-from rru.report.identify import line_of
+from rru.report.identify import line_of, origin
 from rru.report.results import Point, Report, Section
 from rru.report.samples import Media, Sample, sample
-from rru.report.sentences import is_trial, sentence, short_names
+from rru.report.sentences import headline, is_trial, sentence, short_names
 from rru.report.tables import row_of
 from rru.report.user_cells import is_user_cell
 from rru.training import RunStatus
 from rru.training.run_files import count
 
 MAX_NOTES = 12
+WEIGHTS = "best"
+"""The folder of a run that has its weights."""
 INPUT_FILES = {"reviews": "review.txt", "images": "digit.png"}
 """What to classify with models of the catalogue, by kind of data."""
 
@@ -45,7 +47,7 @@ class Result:
     **Arguments:**
 
     - `section`: the plan and its runs.
-    - `sentence`: what it shows.
+    - `sentence`: what it shows; `headline`: the same without numbers.
     - `ranking`: best first, then lines without a result.
     - `significant`: whether the lead of the first is.
     - `remarks`: what was compared, and how sure the result is.
@@ -54,6 +56,7 @@ class Result:
 
     section: Section
     sentence: str
+    headline: str
     ranking: Sequence[Ranked]
     significant: bool
     remarks: Sequence[str]
@@ -144,6 +147,7 @@ def _result(section: Section) -> Result:
     return Result(
         section,
         sentence(section, row),
+        headline(section, row),
         ranking,
         verdict.significant and bool(winner),
         [remark for remark in remarks if remark],
@@ -171,20 +175,31 @@ def _balance(facts: Facts) -> list[tuple[str, ...]]:
 
 
 def _next(run: RunRecord, samples: Sequence[Sample]) -> tuple[str, str]:
-    """Return the next command, and what for: use the model of the best run; resume it if it was stopped."""
+    """Return the next command, and what for: use the model of the best run; train it if it has not ended or is gone."""
     if run.known is None:
         return "", ""
-    kind, place = kind_of(run.known.kind), str(run.folder)
     program = ["rru", "--cells", "YOUR_CELLS.py"] if is_user_cell(run.known.model.cell) else ["rru"]
+    place, came_from = str(run.folder), origin(run)
+    if run.status == RunStatus.STOPPED:
+        return shlex.join([*program, "resume", place]), "Train on"
     if not run.counts:
-        stopped = run.status == RunStatus.STOPPED
-        return (shlex.join([*program, "resume", place]), "Train on") if stopped else ("", "")
-    main, name = kind.commands[0], line_of(run).partition(", ")[0]
+        return "", ""
+    name = line_of(run).partition(", ")[0]
+    if not (run.folder / WEIGHTS).is_dir():  # only the results were kept
+        again = [*program, "train", run.task, "--cell", run.cell, "--preset", came_from.preset]
+        return ("", "") if run.known.data or came_from.changes else (shlex.join(again), f"Train {name} again")
+    return _use(run, [*program, kind_of(run.known.kind).commands[0], place], name, samples)
+
+
+def _use(run: RunRecord, command: Sequence[str], name: str, samples: Sequence[Sample]) -> tuple[str, str]:
+    """Return the command that uses a model, with further arguments, and what for."""
+    assert run.known is not None
+    main = command[-2]
     if main == "compose" and not any(each.pieces for each in samples):
         piece = str(run.folder / "music" / "piece.mid")
-        return shlex.join([*program, main, place, "-o", piece]), f"Compose with {name}; the next report plays the piece"
+        return shlex.join([*command, "-o", piece]), f"Compose with {name}; the next report plays the piece"
     if main == "classify":
         file = str(run.known.data.path) if run.known.data else INPUT_FILES.get(run.known.kind, "FILE")
-        return shlex.join([*program, main, place, file]), f"Classify with {name}"
+        return shlex.join([*command, file]), f"Classify with {name}"
     verbs = {"compose": "Compose more", "write": "Write text", "forecast": "Forecast what comes next"}
-    return shlex.join([*program, main, place]), f"{verbs.get(main, 'Use the model')} with {name}"
+    return shlex.join(command), f"{verbs.get(main, 'Use the model')} with {name}"
