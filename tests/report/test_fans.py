@@ -17,6 +17,23 @@ def test_a_fan_shows_known_values_intervals_and_what_came_true():
     assert "came true: 9" in found.drawn
 
 
+def test_a_fan_has_dates_and_a_simple_forecast():
+    times = [f"2026-01-0{day}" for day in range(1, 6)]
+    (found,) = fans({"target": "load", "fans": [{**FAN, "times": times, "seasonal": [1.5, 2.5], "last": [2.0, 2.0]}]})
+    assert ">2026-01-01</text>" in found.drawn
+    assert ">2026-01-05</text>" in found.drawn
+    assert "2026-01-04\nforecast: 3" in found.drawn
+    assert "\nseasonal naive: 1.5" in found.drawn
+    assert found.drawn.count('class="line baseline"') == 1
+    assert "the dashes the seasonal naive forecast" in found.caption
+
+
+@pytest.mark.parametrize("extra", [{"times": ["2026"]}, {"times": 7}, {"seasonal": [1.0]}, {"last": [None, 1.0]}])
+def test_wrong_dates_and_simple_forecasts_are_left_out(extra):
+    (plain,), (found,) = fans({"fans": [FAN]}), fans({"fans": [{**FAN, **extra}]})
+    assert found == plain
+
+
 def test_names_are_escaped():
     (found,) = fans({"target": "<script>", "fans": [{**FAN, "name": "<b>"}]})
     assert "<b>" not in found.drawn

@@ -169,3 +169,24 @@ def test_texts_too_short_are_refused():
     with pytest.raises(ValueError, match="language: valid must have at least 2 tokens, got 1"):
         _task(evaluation_limit=1)
     assert _task(limit=41, stateful=True).steps_per_epoch() == 1
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_the_report_gets_a_text_that_the_model_wrote(kind):
+    task = _task(small.text(kind=kind))
+    model = small.model_for(task)
+    before = torch.get_rng_state()
+    details = task.details(model)
+    assert torch.get_rng_state().equal(before)
+    assert details == task.details(model)
+    given, length = task.sample
+    assert details["prompt"] == task.vocabulary.decode(task._texts["test"][:given])
+    assert len(task.vocabulary.encode(details["written"])) == length
+    assert "<unk>" not in details["written"]
+
+
+def test_a_model_that_is_not_finite_writes_no_text():
+    task = _task()
+    model = small.model_for(task)
+    torch.nn.init.constant_(model.head.bias, math.nan)
+    assert task.details(model) == {}

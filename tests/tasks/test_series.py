@@ -203,3 +203,19 @@ def test_a_model_that_does_not_beat_the_baselines_says_so():
         "MASE 1.200; last value 1.500, seasonal naive 1.100: the model does not beat the simple forecasts; use those"
     )
     assert tasks.verdict({"nll": 3.0}) == ""
+
+
+def test_the_report_gets_times_and_simple_forecasts(tmp_path):
+    hours = np.arange("2026-01-01T00", "2026-01-07T06", dtype="datetime64[h]").astype("datetime64[m]")
+    some = task(tmp_path, {"time": hours, "load": wave(len(hours))}, season=6)
+    (fan,) = some.details(some.model("rru", {}, 3000))["fans"]
+    assert len(fan["times"]) == len(fan["history"]) + len(fan["actual"]) == 20
+    assert (fan["times"][0], fan["times"][-1]) == ("2026-01-06 10:00", "2026-01-07 05:00")
+    assert fan["seasonal"] == fan["history"][-6:-2]
+    assert fan["last"] == [fan["history"][-1]] * 4
+
+
+def test_a_series_without_times_has_none_to_show(tmp_path):
+    some = task(tmp_path, {"load": wave()})
+    (fan,) = some.details(some.model("rru", {}, 3000))["fans"]
+    assert fan["times"] == []
