@@ -9,7 +9,7 @@ import pytest
 from rru import data
 from rru.settings import presets
 from tests import own_files
-from tests.report.samples import page, text_of, write_run
+from tests.report.samples import page, seen, text_of, write_run
 
 
 @pytest.fixture
@@ -49,6 +49,18 @@ def test_inputs_of_a_series_are_lines_of_one_table(tmp_path, own_run):
     said = text_of(page(tmp_path))
     assert "task RRU RRU, calendar=true best energy.csv (horizon=4) MASE, lower is better 0.80 0.70" in said
     assert "energy.csv (horizon=2) MASE, lower is better 0.60" in said
+
+
+def test_further_forecasts_of_the_best_model_are_folded(tmp_path, own_run):
+    file = tmp_path / "energy.csv"
+    file.write_text("load\n" + "".join(f"{5 + step % 7}.{step % 3}\n" for step in range(100)))
+    folder = own_run(0.8, file, target="load", horizon=2)
+    fan = {"history": [1.0, 2.0], "actual": [2.0, 3.0], "quantiles": [[1.0, 2.0, 3.0, 4.0, 5.0]] * 2}
+    details = {"target": "load", "fans": [{**fan, "name": f"town {number}"} for number in range(4)]}
+    (folder / "details.json").write_text(json.dumps(details))
+    html = page(tmp_path)
+    assert [f"town {number}: RRU" in seen(html) for number in range(4)] == [True, True, False, False]
+    assert [f"town {number}: RRU" in text_of(html) for number in range(4)] == [True] * 4
 
 
 def test_indistinguishable_settings_have_separate_lines(tmp_path, own_run):

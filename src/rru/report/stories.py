@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from markupsafe import Markup
@@ -24,6 +24,7 @@ from rru.training import RunStatus
 from rru.training.run_files import count
 
 MAX_NOTES = 12
+FIRST_PICTURES = 2  # of the best model that are not folded
 WEIGHTS = "best"
 """The folder of a run that has its weights."""
 INPUT_FILES = {"reviews": "review.txt", "images": "digit.png"}
@@ -98,22 +99,32 @@ def stories(report: Report, media: Mapping[Path, Media]) -> list[Story]:
 
 
 def _story(title: str, sections: Sequence[Section], media: Mapping[Path, Media]) -> Story:
-    best = [run for section in sections for run in _best_runs(section)]
-    others = [run for section in sections for point in section.points for run in point.runs if run not in best]
-    samples = [sample(run, media.get(run.folder, Media())) for run in best]
-    samples += [sample(run, media[run.folder], pictures=False) for run in others if run.folder in media]
-    shown = [each for each in samples if each.pictures or each.pieces]
-    facts, (command, purpose) = best[0].facts, _next(best[0], shown)
+    best, samples = _best_runs(sections[0])[0], _samples(sections, media)
+    facts, (command, purpose) = best.facts, _next(best, samples)
     return Story(
         title,
         [_result(section) for section in sections],
         facts.summary[:SENTENCE],
         [note[:SENTENCE] for note in facts.notes[:MAX_NOTES]],
         _balance(facts),
-        shown,
+        samples,
         command,
         purpose,
     )
+
+
+def _samples(sections: Sequence[Section], media: Mapping[Path, Media]) -> list[Sample]:
+    """Return what the best run of each line made, and the music of all others. The first has few pictures."""
+    best = {run.folder: run for section in sections for run in _best_runs(section)}
+    every = {run.folder: run for section in sections for point in section.points for run in point.runs}
+    samples = [sample(run, media.get(folder, Media())) for folder, run in best.items()]
+    samples += [sample(run, media[at], pictures=False) for at, run in every.items() if at in media and at not in best]
+    samples = [each for each in samples if each.pictures or each.pieces]
+    for first in samples[:1]:
+        rest = replace(first, pictures=first.pictures[FIRST_PICTURES:], pieces={}, scores="")
+        samples[0] = replace(first, pictures=first.pictures[:FIRST_PICTURES])
+        samples[1:1] = [rest] if rest.pictures else []
+    return samples
 
 
 def _best_runs(section: Section) -> list[RunRecord]:
@@ -134,6 +145,8 @@ def _result(section: Section) -> Result:
     behind = {entry.point.line: row.behind(entry) for entry in row.ranking}
     others = [point for points in section.begun.values() for point in points if point.test is None]
     winner = "" if is_trial(section) else verdict.best
+    if is_trial(section):  # no number means anything
+        behind = {}
     ranking = [
         Ranked(marks[point.line], names[point.line], behind.get(point.line, point.state), point.line == winner)
         for point in (*tested, *others)
