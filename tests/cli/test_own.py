@@ -170,7 +170,10 @@ def test_names_and_files(rru_command, tmp_path):
     assert "missing: does not exist" in rru_command("train", "missing/", code=1)
     assert "TASK must be a file or folder, or one of bach" in rru_command("train", "novel", code=1)
     assert "--by is only for your own data, not for jsb" in rru_command("train", "jsb", "--by", "words", code=1)
+    own_files.gestures(tmp_path / "moves.csv")
+    assert "--target COLUMN --horizon STEPS to forecast" in rru_command("train", "moves.csv", code=1)
     own_files.text(tmp_path / "novel.txt")
+    assert "--horizon is not for text by characters" in rru_command("train", "novel.txt", "--horizon", 3, code=1)
     assert "preset must be one of auto, smoke" in rru_command("train", "novel.txt", "--preset", "paper", code=1)
     assert not (tmp_path / "runs").exists()
 

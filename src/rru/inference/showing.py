@@ -80,6 +80,9 @@ def _sample(trained: Trained) -> str:
         case "compose":
             opening = data.load("bach").test[0][:1]
             return compose(trained, opening, SAMPLE_BARS * bar(trained))._repr_html_()
-        case "forecast" if trained.config.data is not None and trained.config.data.path.stat().st_size <= MAX_FILE:
-            return trained.forecast()._repr_html_()
+        case "forecast" if (
+            trained.epoch is not None and trained.config.data is not None
+        ):  # no file that an export names
+            if trained.config.data.path.stat().st_size <= MAX_FILE:
+                return trained.forecast()._repr_html_()
     return ""
