@@ -91,4 +91,4 @@ def test_the_notebook(tmp_path, monkeypatch, capsys):
     assert "<img" in forecasts
     assert "<audio" in piece
     assert "[4, 20, 32]" in layer
-    assert "RRU(" in layer
+    assert "replaced with RRUs" in layer
