@@ -5,7 +5,9 @@ They follow from the sizes alone. If the input has mean 0 and variance 1, so hav
 - Eq. 1: the state gets the share `STATE_SHARE` of the variance. Normalize then keeps the input visible, even when the
   state grows during training.
 - Eq. 4 and 6: the features of d are positive, so rows of W^c and W^o without a mean keep a constant out of c and o.
-- Eq. 5: Z = sqrt(1 - sigmoid(10 S)^2) gives every feature of h the variance of c, whatever it forgets.
+- Eq. 5: Z = sqrt(1 - sigmoid(10 S)^2) gives every feature of h the variance of c, whatever it forgets. Wide layers start
+  with less: a step of Adam moves all g weights of a row of W^c alike, and the features of d are positive, so c gets a
+  constant that grows with g. Z keeps it out of the state until training has found what to add.
 - Eq. 5: most features forget as in the paper; the last quarter remembers 1 to `LONGEST_MEMORY` steps.
 """
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 STATE_SHARE = 0.02
 LONGEST_MEMORY = 1000
+WIDE = 256
+"""The number of units g from which on Z is smaller."""
 RELU_VARIANCE = 0.5 - 0.5 / math.pi
 """The variance of ReLU(x) for a standard normal x."""
 
@@ -42,6 +46,7 @@ def reset(cell: "RRUCell") -> None:
     cell.S.copy_(decay.logit() / 10)
     variance = 1 - decay**2  # (n,)
     cell.Z.copy_(variance.sqrt() if cell.rezero == "vector" else variance.mean().sqrt())
+    cell.Z.mul_(min(1, (WIDE / g) ** 2))
 
 
 def _decay(like: Tensor) -> Tensor:
