@@ -12,7 +12,8 @@ from rich.text import Text
 from rru import inference, report
 from rru.cli.console import err, line, out, plain_errors, prose, warn_stopping
 from rru.cli.display import TrainingBars, seconds
-from rru.cli.train import ROOT, Root, Seed, Threads, set_threads
+from rru.cli.places import ROOT, Root
+from rru.cli.train import Seed, Threads, set_threads
 from rru.files import own_folder
 from rru.inference import score
 from rru.report import formatting

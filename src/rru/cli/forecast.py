@@ -8,12 +8,13 @@ import typer
 from rru import inference, tasks
 from rru.cli.console import line, plain_errors, warn
 from rru.cli.inference import loaded
-from rru.cli.train import RunPlace
+from rru.cli.places import with_run
 from rru.inference import forecasting
 
 
+@with_run
 def forecast(
-    folder: RunPlace,
+    folder: Path,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The series to forecast. Default: the file that the run was trained on."),

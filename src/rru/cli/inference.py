@@ -8,7 +8,7 @@ import typer
 from rru import inference
 from rru.cli.console import fail, line, out, plain_errors, shown, warn
 from rru.cli.data import Folder
-from rru.cli.train import RunPlace
+from rru.cli.places import with_run
 from rru.data import KEYS, DataError
 from rru.inference import score
 
@@ -20,8 +20,9 @@ Seed = Annotated[
 ]
 
 
+@with_run
 def compose(
-    folder: RunPlace,
+    folder: Path,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The MIDI file to write.")] = Path(
         "chorale.mid"
     ),
@@ -65,8 +66,9 @@ def compose(
                 warn(f"  {place}: {complaint}; try another seed or a higher temperature")
 
 
+@with_run
 def write(
-    folder: RunPlace,
+    folder: Path,
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The text to continue.")] = "",
     length: Annotated[int, typer.Option(min=1, help="Number of words, characters or bytes to write.")] = 200,
     temperature: Temperature = 1.0,
@@ -89,8 +91,9 @@ def write(
         line("")
 
 
+@with_run
 def classify(
-    folder: RunPlace,
+    folder: Path,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Text files, tables, or pictures of digits (MNIST).")
     ],
@@ -117,8 +120,9 @@ def classify(
             raise typer.Exit(1)
 
 
+@with_run
 def export(
-    folder: RunPlace,
+    folder: Path,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to create.")],
     file_format: Annotated[
         str, typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes).")

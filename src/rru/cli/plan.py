@@ -14,9 +14,10 @@ from rru.cli.console import line, out, plain_errors, prose, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.options import spread
 from rru.cli.own import PANEL, Given, shown_data, with_own_data
+from rru.cli.places import ROOT, Root
 from rru.cli.plan_bars import PlanBars
 from rru.cli.plan_view import MAX_ROWS, PlanView, show_errors
-from rru.cli.train import ROOT, Device, Root
+from rru.cli.train import Device
 from rru.experiments import plans
 from rru.experiments.plans import Plan
 from rru.experiments.running import Outcome, to_do, workers

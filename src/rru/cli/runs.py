@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from rru.cli.console import columns, line, out, plain_errors, shown, warn_damaged
-from rru.cli.train import ROOT, Root
+from rru.cli.places import ROOT, Root
 from rru.report.formatting import NONE, score
 from rru.report.gather import RunRecord, gather
 from rru.report.identify import origin

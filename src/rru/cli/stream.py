@@ -1,16 +1,18 @@
 """`rru stream`: read a sequence from standard input, line by line."""
 
 import sys
+from pathlib import Path
 
 from rru.cli.console import line, plain_errors
 from rru.cli.inference import loaded
-from rru.cli.train import RunPlace
+from rru.cli.places import with_run
 from rru.inference import LineReader
 
 MAX_LINE = 1 << 20  # characters of a line that are read at once
 
 
-def stream(folder: RunPlace) -> None:
+@with_run
+def stream(folder: Path) -> None:
     """Read a sequence from standard input and print the prediction after each line.
 
     Text: prints the bits per character or word, and what is likely to follow. Labels: prints the likeliest classes; a

@@ -11,12 +11,12 @@ from rru.cli.console import command, line, plain_errors, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import RunBars, show_result
 from rru.cli.own import Given, show_settings, with_own_data
+from rru.cli.places import ROOT as ROOT
+from rru.cli.places import with_run
 from rru.data import OwnData
 from rru.settings import Config, presets
 from rru.training import Run, RunStatus, joined, run_folder, stop_on_signals, tensorboard, train_config
 from rru.training import evaluate as evaluate_run
-
-ROOT = Path("runs")
 
 Task = Annotated[
     str,
@@ -42,9 +42,7 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, help="Number of CPU threads. Another number changes results. Default: torch's choice."),
 ]
-RunPlace = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `rru runs` lists them.")]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]
-Root = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="The folder that all runs are in.")]
 
 
 @with_own_data
@@ -93,8 +91,9 @@ def train(
         _run(config, run_dir or run_folder(config, ROOT), device, threads, data_dir, events)
 
 
+@with_run
 def resume(
-    folder: RunPlace,
+    folder: Path,
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
@@ -105,8 +104,9 @@ def resume(
         _run(Run(folder).config, folder, device, threads, data_dir, events)
 
 
+@with_run
 def evaluate(
-    folder: RunPlace,
+    folder: Path,
     split: Annotated[str, typer.Option(help="The data to evaluate on: train, valid or test.")] = "test",
     device: Device = "cpu",
     threads: Threads = None,

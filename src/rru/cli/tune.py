@@ -10,7 +10,8 @@ from rru.cli.console import command, err, line, out, plain_errors, prose, warn, 
 from rru.cli.data import Folder
 from rru.cli.display import TrainingBars
 from rru.cli.own import Given, with_own_data
-from rru.cli.train import ROOT, Cell, Device, Root, Seed, Task, Threads, set_threads
+from rru.cli.places import ROOT, Root
+from rru.cli.train import Cell, Device, Seed, Task, Threads, set_threads
 from rru.experiments.search.study import Study, TrialChanged, TrialStatus, Waiting
 from rru.files import write_file
 from rru.report.formatting import counted, score
