@@ -41,7 +41,7 @@ COMMANDS = [
     for document in DOCUMENTS
     for block in re.findall(r"```\n(.*?)```", document.read_text(), re.DOTALL)
     for line in block.splitlines()
-    if line.startswith("rru ") and "--cells janet.py" not in line  # run by tests/settings/test_user_cells.py
+    if line.startswith("rru ") and "--code janet.py" not in line  # run by tests/settings/test_user_cells.py
 ]
 QUICK = [
     command

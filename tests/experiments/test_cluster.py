@@ -179,7 +179,7 @@ def test_user_cell_needs_no_file_on_the_nodes(tmp_path, monkeypatch, janet):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     with (
         three_nodes() as (cluster, _),  # begun without any word of the file
-        run_on(cluster, tmp_path, "--cells", str(janet), "run", "table1", "--cells", "janet") as coordinator,
+        run_on(cluster, tmp_path, "--code", str(janet), "run", "table1", "--cells", "janet") as coordinator,
     ):
         said, _ = coordinator.communicate()
     assert coordinator.returncode == 0, said

@@ -68,7 +68,7 @@ def command(janet, *arguments):
         "--set",
         "context=8",
     ]
-    done = CliRunner().invoke(app, ["--cells", str(janet), *arguments, *few])
+    done = CliRunner().invoke(app, ["--code", str(janet), *arguments, *few])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -105,7 +105,7 @@ def test_the_search_range_of_its_option_is_declared_with_it(janet):
 
 
 def test_a_file_that_is_of_no_use(janet, tmp_path):
-    with pytest.raises(ValueError, match=r"cells must come from a Python file, got .*missing\.py"):
+    with pytest.raises(ValueError, match=r"code must come from a Python file, got .*missing\.py"):
         user_cells.load(tmp_path / "missing.py")
     (tmp_path / "empty.py").write_text("")
     with pytest.raises(ValueError, match=r"empty\.py: registers no cell"):
@@ -124,7 +124,7 @@ def test_a_run_of_it_asks_for_its_file(janet):
     user_cells.load(janet)
     tables = presets.load("bach", "janet", "smoke").tables()
     registry._layers.pop("janet")
-    with pytest.raises(ValueError, match=r"or a cell from `rru --cells FILE \.\.\.`; got 'janet'"):
+    with pytest.raises(ValueError, match=r"or a cell from `rru --code FILE \.\.\.`; got 'janet'"):
         Config.of(tables)
 
 

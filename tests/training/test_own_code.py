@@ -90,12 +90,12 @@ def test_an_unfinished_run_of_an_own_cell_shows_its_validation(run):
 
 def test_using_such_a_run_names_the_file_to_load(run, heart):
     for folder, name, what in ((run, "cell.py", "cell 'janet'"), (heart, "kind.py", "kind of data 'waveforms'")):
-        with pytest.raises(RunError, match=rf"own {what}, in {folder / name}.*`rru --cells {folder / name} \.\.\.`"):
+        with pytest.raises(RunError, match=rf"own {what}, in {folder / name}.*`rru --code {folder / name} \.\.\.`"):
             rru.load(folder)
     ran = CliRunner().invoke(app, ["stream", str(run)], input="60\n")
     assert ran.exit_code == 1
-    assert f"rru --cells {run / 'cell.py'}" in ran.stderr
-    ran = CliRunner().invoke(app, ["--cells", str(run / "cell.py"), "evaluate", str(run)])
+    assert f"rru --code {run / 'cell.py'}" in ran.stderr
+    ran = CliRunner().invoke(app, ["--code", str(run / "cell.py"), "evaluate", str(run)])
     assert (ran.exit_code, ran.stdout.split()[0]) == (0, "nll")
 
 
@@ -118,7 +118,7 @@ def test_an_export_has_the_file_and_its_card_loads_it(run, tmp_path, form):
     assert ran.stdout.count("note ") == 4, ran.stderr
     if form == "safetensors":
         forget()
-        with pytest.raises(RunError, match=rf"`rru --cells {model / 'cell.py'} \.\.\.`"):
+        with pytest.raises(RunError, match=rf"`rru --code {model / 'cell.py'} \.\.\.`"):
             rru.load(model)
 
 
@@ -133,6 +133,6 @@ def test_an_export_of_an_own_kind_is_used_with_its_file(heart, tmp_path):
     forget()
     new = test_new_kind.write(tmp_path / "new.wave", 2)
     model = tmp_path / "model"
-    ran = CliRunner().invoke(app, ["--cells", str(model / "kind.py"), "classify", str(model), str(new)])
+    ran = CliRunner().invoke(app, ["--code", str(model / "kind.py"), "classify", str(model), str(new)])
     assert (ran.exit_code, len(ran.stdout.splitlines())) == (0, 2), ran.output
-    assert "`rru --cells kind.py classify`" in (model / "README.md").read_text()
+    assert "`rru --code kind.py classify`" in (model / "README.md").read_text()

@@ -3,7 +3,6 @@
 import ast
 import importlib
 import inspect
-import re
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,28 +11,40 @@ import typer
 
 import rru
 from rru.cli import interrupts
+from rru.cli.help import HelpfulCommand, HelpfulGroup
 from rru.extras import extra
 
 MODULES = {
-    "Train": {"demo": "demo", "train": "train", "resume": "train", "evaluate": "train", "tune": "tune"},
-    "Look at results": {"runs": "runs", "report": "report"},
-    "Reproduce the paper": {"plan": "plan", "run": "plan"},
+    "Train": {"demo": "demo", "train": "train", "tune": "tune", "evaluate": "train"},
     "Use a trained model": {
-        "forecast": "forecast",
-        "compose": "inference",
+        "use": "use",
         "write": "inference",
+        "compose": "inference",
+        "forecast": "forecast",
         "classify": "inference",
         "stream": "stream",
         "export": "inference",
     },
+    "Look at results": {"runs": "runs", "report": "report"},
+    "Compare cells, reproduce the paper": {"run": "plan"},
     "Data": {"data": "data"},
 }
 """The module of each command, by heading."""
+OLD_NAMES = {"resume": ("train",), "plan": ("run", "--dry-run")}
+"""What commands are called now, by the names they had before 0.2. They go with the next release."""
+
+HELP = """The Residual Recurrent Unit: train it, compare it with GRU and LSTM, and use what was trained.
+
+    rru demo                            # four cells learn Bach chorales in minutes, without a download
+    rru train novel.txt                 # learn your own text, MIDI files or table
+    rru use latest                      # write, compose, forecast or classify with the last run
+    rru run compare --data novel.txt    # compare all cells on your own data
+"""
 
 app = typer.Typer(
     name="rru",
-    help="The Residual Recurrent Unit: train it, compare it with GRU and LSTM, and use what was trained.",
-    epilog="New here? `rru demo` trains all four cells on Bach chorales in minutes and needs no download.",
+    help=HELP,
+    cls=HelpfulGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -45,9 +56,10 @@ class Deferred(typer.core.TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
         """Return the context of the command itself."""
-        command = loaded(str(self.name))
+        name, *first = OLD_NAMES.get(str(self.name), (str(self.name),))
+        command = loaded(name)
         interrupts.interrupt()
-        return command.make_context(info_name, args, *rest, **extra)
+        return command.make_context(info_name, [*first, *args], *rest, **extra)
 
 
 def loaded(name: str) -> Any:
@@ -59,7 +71,7 @@ def loaded(name: str) -> Any:
         return typer.main.get_command(imported.app)
     command = getattr(imported, name)
     alone = typer.Typer(add_completion=False)
-    alone.command(name, help=_joined(inspect.getdoc(command) or ""))(command)
+    alone.command(name, cls=HelpfulCommand, help=inspect.getdoc(command))(command)
     return typer.main.get_command(alone)
 
 
@@ -70,15 +82,11 @@ def _docstrings(module: str) -> dict[str, str]:
     return {function.name: ast.get_docstring(function) or "" for function in functions}
 
 
-def _joined(text: str) -> str:
-    """Join the lines of a docstring's paragraphs: typer would keep the line breaks."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
-
-
 for heading, modules in MODULES.items():
     for name, module in modules.items():
-        text = _joined(_docstrings(module)[name])
-        app.command(name, cls=Deferred, rich_help_panel=heading, help=text)(lambda: None)
+        app.command(name, cls=Deferred, rich_help_panel=heading, help=_docstrings(module)[name])(lambda: None)
+for name in OLD_NAMES:
+    app.command(name, cls=Deferred, hidden=True)(lambda: None)
 
 
 def _version(wanted: bool) -> None:
@@ -92,18 +100,19 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    cells: Annotated[
+    code: Annotated[
         Path | None,
         typer.Option(
-            envvar="RRU_CELLS",  # `user_cells.VARIABLE`, whose module imports torch
+            envvar=["RRU_CODE", "RRU_CELLS"],  # `user_cells.VARIABLE`, whose module imports torch, and its old name
             metavar="FILE",
-            help="A Python file that registers your own cells. It is executed.",
+            help="A Python file that registers your own cells or kinds of data. It is executed.",
         ),
     ] = None,
+    cells: Annotated[Path | None, typer.Option(hidden=True, help="The old name of --code.")] = None,
 ) -> None:
-    if cells is not None:
+    if (file := code or cells) is not None:
         from rru.cli.console import plain_errors
         from rru.settings import user_cells
 
         with plain_errors():
-            user_cells.load(cells)
+            user_cells.load(file)

@@ -22,16 +22,22 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """On an error, print only its message and exit with code 1; after Ctrl-C, exit with 130."""
+    """On an error, print only its message and exit; after Ctrl-C, exit with 130.
+
+    The exit code is 2 if a value that the user gave is wrong (ValueError), 1 if something else is, such as a file.
+    """
     try:
         with command_spelling():
             yield
     except KeyboardInterrupt:
         err.print("stopped", style="red")
         raise typer.Exit(130) from None
-    except (DataError, FileError, MissingExtraError, ValueError, OSError) as error:
+    except (DataError, FileError, MissingExtraError, OSError) as error:
         fail(str(error))
         raise typer.Exit(1) from None
+    except ValueError as error:
+        fail(str(error))
+        raise typer.Exit(2) from None
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's wording
             raise
@@ -124,9 +130,14 @@ def shown(text: str, keep: str = "\n\t") -> str:
 
 
 def command(*words: str) -> str:
-    """Return a command to type, with the file of user cells if there is one."""
-    cells = os.environ.get(user_cells.VARIABLE)
-    return shlex.join(["rru", *(["--cells", cells] if cells else []), *words])
+    """Return a command to type, with the file of the user's own code if there is one."""
+    code = os.environ.get(user_cells.VARIABLE)
+    return shlex.join(["rru", *(["--code", code] if code else []), *words])
+
+
+def next_command(*words: str) -> None:
+    """Print the command that a user is likely to want next; to standard error, since it is no part of the result."""
+    err.print(f"Next: {shown(command(*words), keep='')}", style="dim", markup=False, soft_wrap=True)
 
 
 def warn_stopping() -> None:

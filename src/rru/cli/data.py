@@ -10,8 +10,9 @@ from rich.progress import TaskID
 from rich.table import Table
 from rich.text import Text
 
-from rru.cli.console import err, line, out, plain_errors
+from rru.cli.console import err, line, next_command, out, plain_errors
 from rru.cli.display import download_bars, file_bar
+from rru.cli.help import HelpfulCommand, HelpfulGroup
 from rru.cli.own import Given, show_settings, shown_data, with_own_data
 from rru.data import CATALOGUE, DataSet, RemoteFile, data_dir, data_set, present
 from rru.data.fetch import fetch as fetch_files
@@ -20,7 +21,7 @@ from rru.data.verify import verify as verify_files
 from rru.report.formatting import amount, counted
 from rru.settings import presets
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=HelpfulGroup, no_args_is_help=True, add_completion=False)
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of data sets, as `rru data list` shows them.")]
 Folder = Annotated[
@@ -36,12 +37,20 @@ COLOURS = {"wrong": "bold red", "missing": "yellow", "not here": "yellow"}
 
 @app.callback()
 def data() -> None:
-    """List, download and verify data sets."""
+    """List, download and verify data sets; show how your own data is understood.
+
+    rru data list
+    rru data fetch jsb
+    rru data inspect novel.txt
+    """
 
 
-@app.command("list")
+@app.command("list", cls=HelpfulCommand)
 def list_sets(folder: Folder = None) -> None:
-    """List all data sets: what each is, its size, and whether it is on this machine."""
+    """List all data sets: what each is, its size, and whether it is on this machine.
+
+    rru data list
+    """
     with plain_errors():
         place = data_dir(folder)
         table = Table(box=box.SIMPLE_HEAD)
@@ -55,13 +64,17 @@ def list_sets(folder: Folder = None) -> None:
             table.add_row(this.name, this.title, size, Text(state, COLOURS.get(state, "green")))
         out.print(table)
         line(f"data folder: {place}")
+        next_command("data", "info", "bach")
 
 
-@app.command()
+@app.command(cls=HelpfulCommand)
 def info(
     name: Annotated[str, typer.Argument(help="Name of a data set, as `rru data list` shows it.")], folder: Folder = None
 ) -> None:
-    """Describe a data set: contents, counts, licence, citation, and where its files are or will be."""
+    """Describe a data set: contents, counts, licence, citation, and where its files are or will be.
+
+    rru data info bach
+    """
     with plain_errors():
         this, place = data_set(name), data_dir(folder)
         line(f"{this.title} ({this.name})", style="bold")
@@ -81,26 +94,37 @@ def info(
         else:
             for file in this.files:
                 line(f"  {file.url}\n    -> {place / file.path}\n    size {amount(file.size)}, {file.hash}")
+        usable = this.embedded or here is not None
+        next_command(*(["train", name, "--preset", "cpu"] if usable else ["data", "fetch", name]))
 
 
-@app.command()
+@app.command(cls=HelpfulCommand)
 @with_own_data
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of your own.")], given: Given
 ) -> None:
-    """Show how your own file or folder is understood: its kind, size, vocabulary, columns and split."""
+    """Show how your own file or folder is understood: its kind, size, vocabulary, columns and split.
+
+    rru data inspect novel.txt --by words
+    rru data inspect energy.csv --target load --horizon 24
+    """
     with plain_errors():
         data = shown_data(path, given.options)
         show_settings(presets.load(data), presets.names(data)[0])
+        next_command("train", str(path), *given.arguments)
 
 
-@app.command()
+@app.command(cls=HelpfulCommand)
 def fetch(
     names: Names,
     folder: Folder = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that differ from the published ones.")] = False,
 ) -> None:
-    """Download data sets. A file is kept only if it is complete and its hash is right."""
+    """Download data sets. A file is kept only if it is complete and its hash is right.
+
+    rru data fetch jsb
+    rru data fetch ptb-words mnist
+    """
     with plain_errors():
         place = data_dir(folder)
         for this in [data_set(name) for name in names]:
@@ -110,9 +134,10 @@ def fetch(
                 line(f"{this.name}: downloaded {counted(len(fetched), 'file')} with the right hash to {place}")
             else:
                 line(f"{this.name}: already here; `rru data verify {this.name}` checks the files")
+        next_command("train", names[0], "--preset", "cpu")
 
 
-@app.command()
+@app.command(cls=HelpfulCommand)
 def verify(
     names: Annotated[
         list[str] | None,
@@ -120,7 +145,11 @@ def verify(
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Check that files are the published ones. The exit code is 1 if one differs, or a named one is missing."""
+    """Check that files are the published ones. The exit code is 1 if one differs, or a named one is missing.
+
+    rru data verify
+    rru data verify jsb
+    """
     with plain_errors():
         place = data_dir(folder)
         chosen = [data_set(name) for name in names or CATALOGUE]
@@ -139,9 +168,12 @@ def verify(
             raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=HelpfulCommand)
 def path(folder: Folder = None) -> None:
-    """Print the folder that data is in."""
+    """Print the folder that data is in.
+
+    rru data path
+    """
     with plain_errors():
         line(str(data_dir(folder).absolute()))
 

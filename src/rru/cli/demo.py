@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rru import inference, report
-from rru.cli.console import err, line, out, plain_errors, prose, warn_stopping
+from rru.cli.console import err, line, next_command, out, plain_errors, prose, warn_stopping
 from rru.cli.display import TrainingBars, seconds
 from rru.cli.places import ROOT, Root
 from rru.cli.train import Seed, Threads, set_threads
@@ -30,6 +30,8 @@ FIRST = 6  # the curves' scale ignores the first sixth of all epochs, where all 
 
 def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
     """Train RRU, GRU, LSTM and Mogrifier LSTM on Bach chorales in minutes, compare them, and compose a chorale.
+
+        rru demo
 
     Needs no download. All cells have the same number of parameters. Run it again to resume, or to see the results.
     """
@@ -63,6 +65,8 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
         for name, paths in {"runs": folders.values(), "music": music, "page": [page]}.items():
             for number, path in enumerate(paths):
                 line(f"{'' if number else name:<7}{path}")
+        if music:
+            next_command("compose", str(music[0].parent.parent), "--bars", "32")
 
 
 def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
@@ -116,7 +120,6 @@ def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> Sequ
     piece = score.continued(trained, score.prompt(trained, None, 0, 0), BARS)
     files = score.write(piece, own_folder(folders[best] / "music") / "chorale.mid")
     line(f"{best} continued two bars of a chorale it has never seen; listen to {files[-1].name}.")
-    line(f"To compose more: rru compose {folders[best]}")
     return files
 
 

@@ -12,8 +12,8 @@ from rich.table import Column
 from rich.text import Text
 
 from rru.cli.console import Bars, err, line, warn
+from rru.cli.results import summary
 from rru.report.formatting import clock, counted, duration, score
-from rru.tasks import verdict
 from rru.training import Ended, Evaluated, Event, Notice, Result, Run, Started, Stepped
 
 MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
@@ -154,14 +154,17 @@ class RunBars(TrainingBars):
         self._restart_clock()  # exclude validation from the speed of steps
 
 
-def show_result(result: Result, folder: Path) -> None:
-    """Print the result of a run in a few lines."""
+def show_result(result: Result, folder: Path, *, verbose: bool = False) -> None:
+    """Print the result of a run in a few lines; with `verbose`, all scores."""
     line(f"{result.status}: {result.reason}")
-    for split, scores in (("validation", result.validation), ("test", result.test)):
-        if scores:
-            line(f"{split:<11}" + "  ".join(f"{name} {score(value)}" for name, value in scores.items()))
-    if text := verdict(result.test):
-        line(text)
+    if result.test:
+        line(f"test: {summary(result.metric, result.test, folder)}", style="bold")
+    elif result.best is not None:
+        line(f"validation: {result.metric} {score(result.best)}")
+    if verbose:
+        for split, scores in (("validation", result.validation), ("test", result.test)):
+            if scores:
+                line(f"{split:<11}" + "  ".join(f"{name} {score(value)}" for name, value in scores.items()))
     best = f", best after epoch {result.best_epoch}" if result.best_epoch else ""
     took = f"{counted(result.steps, 'step')} in {duration(seconds(result))}{_threads(Run(folder).threads())}"
     line(f"{counted(result.epochs, 'epoch')}{best}; {took}")

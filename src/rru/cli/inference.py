@@ -1,32 +1,39 @@
 """`rru compose`, `rru write`, `rru classify`, `rru export`: use a trained model."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rru import inference
-from rru.cli.console import fail, line, out, plain_errors, shown, warn
+from rru.cli.console import fail, line, next_command, out, plain_errors, shown, warn
 from rru.cli.data import Folder
 from rru.cli.places import with_run
 from rru.data import KEYS, DataError
 from rru.inference import score
 
+BARS = 16
+PIECE = Path("chorale.mid")
+
 Temperature = Annotated[
     float, typer.Option(help="How adventurous sampling is: below 1 safer and more repetitive, above 1 more surprising.")
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, max=2**63 - 1, help="Random seed of the sampling. The same seed gives the same output.")
+    int,
+    typer.Option(
+        min=0, max=2**63 - 1, metavar="NUMBER", help="Random seed of the sampling. The same seed gives the same output."
+    ),
 ]
 
 
 @with_run
 def compose(
     folder: Path,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The MIDI file to write.")] = Path(
-        "chorale.mid"
-    ),
-    bars: Annotated[int, typer.Option(min=1, max=512, help="Number of bars (of four quarter notes) to compose.")] = 16,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The MIDI file to write.")] = PIECE,
+    bars: Annotated[
+        int, typer.Option(min=1, max=512, help="Number of bars (of four quarter notes) to compose.")
+    ] = BARS,
     prompt: Annotated[Path | None, typer.Option(metavar="FILE", help="A MIDI file to continue.")] = None,
     from_test: Annotated[
         int | None,
@@ -50,6 +57,10 @@ def compose(
 ) -> None:
     """Compose music with a model trained on music.
 
+        rru compose latest
+        rru compose latest --bars 32 --temperature 0.9
+        rru compose latest --prompt mine.mid -o continued.mid
+
     Each piece is written as MIDI, as a picture (.png) and as sound (.wav). Without --prompt or --from-test, a piece
     starts from an opening chord.
     """
@@ -57,13 +68,20 @@ def compose(
         trained = loaded(folder)
         given = score.prompt(trained, prompt, from_test, seed, data_dir, octave=octave)
         for number, place in enumerate(score.places(output, count, force=force)):
-            piece = score.continued(
-                trained, given, bars, temperature=temperature, voices=voices, seed=seed + number, octave=octave
-            )
-            files = ", ".join(map(str, score.write(piece, place)))
-            line(f"{bars} bars after {len(given.roll)} given steps, {piece.composed.sum(1).mean():.1f} voices: {files}")
-            for complaint in piece.complaints(voices):
-                warn(f"  {place}: {complaint}; try another seed or a higher temperature")
+            options = {"temperature": temperature, "voices": voices, "seed": seed + number, "octave": octave}
+            compose_piece(trained, given, place, bars, **options)
+        next_command("compose", str(folder), "--seed", str(seed + count), "-o", "another.mid")
+
+
+def compose_piece(
+    trained: inference.Trained, given: score.Prompt, place: Path, bars: int = BARS, **options: Any
+) -> None:
+    """Compose a piece and write its files; `options` as for `score.continued`."""
+    piece = score.continued(trained, given, bars, **options)
+    files = ", ".join(map(str, score.write(piece, place)))
+    line(f"{bars} bars after {len(given.roll)} given steps, {piece.composed.sum(1).mean():.1f} voices: {files}")
+    for complaint in piece.complaints(options.get("voices")):
+        warn(f"  {place}: {complaint}; try another seed or a higher temperature")
 
 
 @with_run
@@ -78,17 +96,26 @@ def write(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Write text with a model trained on words or characters."""
+    """Write text with a model trained on words or characters.
+
+    rru write latest
+    rru write latest --prompt "It was" --length 500 --temperature 0.8
+    """
     with plain_errors():
-        trained = loaded(folder)
-        pieces = inference.write(trained, prompt, length, temperature=temperature, top_k=top_k, seed=seed)
-        assert trained.vocabulary is not None
-        if unknown := inference.unknown_tokens(trained.vocabulary, prompt):
-            warn(f"not in the vocabulary, read as <unk>: {', '.join(map(repr, unknown))}")
-        out.print(shown(prompt), end="", markup=False, soft_wrap=True)
-        for piece in pieces:
-            out.print(shown(piece), end="", markup=False, soft_wrap=True)
-        line("")
+        write_text(loaded(folder), prompt, length, temperature=temperature, top_k=top_k, seed=seed)
+        next_command("write", str(folder), "--temperature", "0.7", "--seed", str(seed + 1))
+
+
+def write_text(trained: inference.Trained, prompt: str, length: int = 200, **sampling: Any) -> None:
+    """Print a prompt and its continuation; `sampling` as for `inference.write`."""
+    pieces = inference.write(trained, prompt, length, **sampling)
+    assert trained.vocabulary is not None
+    if unknown := inference.unknown_tokens(trained.vocabulary, prompt):
+        warn(f"not in the vocabulary, read as <unk>: {', '.join(map(repr, unknown))}")
+    out.print(shown(prompt), end="", markup=False, soft_wrap=True)
+    for piece in pieces:
+        out.print(shown(piece), end="", markup=False, soft_wrap=True)
+    line("")
 
 
 @with_run
@@ -100,24 +127,32 @@ def classify(
 ) -> None:
     """Classify texts, sequences in tables, or pictures of digits (MNIST), with probabilities.
 
+        rru classify latest review.txt
+        rru classify latest new.csv
+
     If a file cannot be read, an error names it, the others are still classified, and the exit code is 1.
     """
     with plain_errors():
-        trained = loaded(folder)
-        trained.check_command("classify")
-        failed = False
-        for file in files:
-            try:
-                classified = inference.classify_all(trained, file)
-            except (DataError, OSError) as error:
-                failed = True
-                fail(str(error))
-                continue
-            for item, chances in classified.items():
-                likely = ", ".join(f"{name} {chance:.1%}" for name, chance in list(chances.items())[:3])
-                line(f"{file}{', ' * bool(item)}{item}: {likely}")
-        if failed:
-            raise typer.Exit(1)
+        classify_files(loaded(folder), files)
+        next_command("export", str(folder), "-o", "model")
+
+
+def classify_files(trained: inference.Trained, files: Sequence[Path]) -> None:
+    """Print the likeliest classes of what is in files; exit with 1 after the last if one cannot be read."""
+    trained.check_command("classify")
+    failed = False
+    for file in files:
+        try:
+            classified = inference.classify_all(trained, file)
+        except (DataError, OSError) as error:
+            failed = True
+            fail(str(error))
+            continue
+        for item, chances in classified.items():
+            likely = ", ".join(f"{name} {chance:.1%}" for name, chance in list(chances.items())[:3])
+            line(f"{file}{', ' * bool(item)}{item}: {likely}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @with_run
@@ -128,10 +163,16 @@ def export(
         str, typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes).")
     ] = "safetensors",
 ) -> None:
-    """Export a trained model to a folder, with a README, for rru or for other runtimes."""
+    """Export a trained model to a folder, with a README, for rru or for other runtimes.
+
+    rru export latest -o model
+    rru export latest -o model --format onnx
+    """
     with plain_errors():
         files = inference.export(loaded(folder), output, file_format)
         line(f"{output}: {', '.join(files)}")
+        if file_format == "safetensors":
+            next_command("use", str(output))
 
 
 def loaded(folder: Path) -> inference.Trained:

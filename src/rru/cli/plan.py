@@ -1,16 +1,16 @@
-"""`rru plan`, `rru run`: show the progress of the paper's tables and figures, and run what is missing."""
+"""`rru run`: train the runs of the paper's tables and figures that are missing, or show which are."""
 
 import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rru.cli.console import line, out, plain_errors, prose, warn_stopping
+from rru.cli.console import line, next_command, out, plain_errors, prose, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.options import spread
 from rru.cli.own import PANEL, Given, shown_data, with_own_data
@@ -57,6 +57,10 @@ class Choice:
             "--data", metavar="PATH", help="For the plan `compare`: your own file or folder.", rich_help_panel=PANEL
         ),
     ] = None
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all runs, such as epochs=5. Repeatable."),
+    ] = None
     root: Root = ROOT
     results: Annotated[
         list[Path] | None,
@@ -88,11 +92,13 @@ class Choice:
             if tasks is not None:
                 raise ValueError(f"--tasks is for the plans of the paper, not with --data; got {self.tasks!r}")
             data = shown_data(self.data, given.options)
-            return plans.compare(data, self.preset, cells=cells, seeds=seeds, changes=given.changes)
+            changes = [*given.changes, *(self.changes or [])]
+            return plans.compare(data, self.preset, cells=cells, seeds=seeds, changes=changes)
         given.refuse(f"the plan {name}")
         if given.changes:
             raise ValueError(f"--transpose is only for your own data, not for the plan {name}")
-        return plans.load(name, self.preset or plans.PRESETS[0], cells=cells, tasks=tasks, seeds=seeds)
+        plan = plans.load(name, self.preset or plans.PRESETS[0], cells=cells, tasks=tasks, seeds=seeds)
+        return _changed(plan, self.changes or [])
 
 
 def with_choice(command: Callable[..., None]) -> Callable[..., None]:
@@ -100,50 +106,68 @@ def with_choice(command: Callable[..., None]) -> Callable[..., None]:
     return spread(command, "choice", inspect.signature(Choice).parameters.values(), Choice)
 
 
-@with_own_data
-@with_choice
-def plan(
-    given: Given,
-    choice: Choice,
-    name: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="The plan to show. Without it, all plans are listed.")
-    ] = None,
-    every_run: Annotated[bool, typer.Option("--all", help="Show every run, even if there are more than 60.")] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Keep showing the progress until all runs have ended or Ctrl-C.")
-    ] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between updates.")] = 5,
-) -> None:
-    """List the plans (tables and figures of the paper), or show the runs of one: results, and what is left to do.
+def _changed(plan: Plan, changes: Sequence[str]) -> Plan:
+    """Return a plan with settings changed in all runs; raise ValueError if one is what the plan compares."""
+    runs = [replace(entry, config=presets.override(entry.config, changes)) for entry in plan.runs]
+    for before, after in zip(plan.runs, runs, strict=True):
+        fixed = {**before.point, "schedule.seed": before.seed, "model.cell": before.cell}
+        for name, value in fixed.items():
+            if after.config.changed({name: value}).id != after.id:
+                raise ValueError(f"--set cannot change {name}, which the plan {plan.name} decides")
+    return replace(plan, runs=runs)
 
-    The time left is an estimate: from runs that have ended, or else from the speed of this machine, which is measured.
-    """
-    with plain_errors():
-        if name is None:
-            _list_plans(choice.preset or plans.PRESETS[0])
-            return
-        view = PlanView(choice.load(name, given), choice.root, MeasuredSpeed(), choice.places)
-        if watch:
+
+@dataclass(frozen=True)
+class View:
+    """The options that show the runs of a plan."""
+
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the runs, their results and the time left, and train nothing.")
+    ] = False
+    every_run: Annotated[
+        bool, typer.Option("--all", help="With --dry-run: show every run, even if there are more than 60.")
+    ] = False
+    watch: Annotated[
+        bool, typer.Option("--watch", help="With --dry-run: keep showing the progress until all have ended or Ctrl-C.")
+    ] = False
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between updates.")] = 5
+
+    def show(self, plan: Plan, choice: Choice) -> None:
+        """Show a plan."""
+        view = PlanView(plan, choice.root, MeasuredSpeed(), choice.places)
+        if self.watch:
             with stop_on_signals() as stop:
-                view.watch(every, stop)
+                view.watch(self.every, stop)
             return
         states = view.look()
         line(view.heading, style="bold")
-        out.print(view.table(states) if every_run or len(states) <= MAX_ROWS else view.summary(states))
-        names = [planned.name for planned in view.plan.runs]
+        out.print(view.table(states) if self.every_run or len(states) <= MAX_ROWS else view.summary(states))
+        names = [planned.name for planned in plan.runs]
         show_errors({name: state.message for name, state in zip(names, states, strict=True) if state.message})
         for text in view.left(states):
             prose(text)
 
 
-@with_own_data
+def with_view(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a `View` to a command, which gets it as its argument `view`."""
+    return spread(command, "view", inspect.signature(View).parameters.values(), View)
+
+
+@partial(with_own_data, hidden=True)
 @with_choice
+@with_view
 def run(
     given: Given,
     choice: Choice,
-    name: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as `rru plan` lists them.")],
+    view: View,
+    name: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="The plan. Without it, all plans are listed.")
+    ] = None,
     count: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Number of processes, each training one run. Default: 1.")
+        int | None,
+        typer.Option(
+            "--workers", min=1, metavar="NUMBER", help="Number of processes, each training one run. Default: 1."
+        ),
     ] = None,
     threads: Annotated[
         int | None,
@@ -156,19 +180,38 @@ def run(
     device: Device = "cpu",
     data_dir: Folder = None,
 ) -> None:
-    """Train the runs of a plan that have no result yet. Run the same command again to resume."""
+    """Train the runs of a plan that have no result yet: a table or figure of the paper, or a comparison on your data.
+
+        rru run
+        rru run table1 --preset cpu --tasks jsb --dry-run
+        rru run compare --data novel.txt
+
+    Run the same command again to resume. The time left that --dry-run shows is an estimate: from runs that have ended,
+    or else from the speed of this machine, which is measured. With --data, the options of your own data are those of
+    `rru train`.
+    """
     with plain_errors():
         presets.choice("on", on, PLACES)
+        if (view.watch or view.every_run) and not view.dry_run:
+            raise ValueError("--watch and --all need --dry-run: they show the runs of a plan, and train nothing")
+        if name is None:
+            _list_plans(choice.preset or plans.PRESETS[0])
+            return
         chosen, root, places = choice.load(name, given), choice.root, choice.places
+        if view.dry_run:
+            view.show(chosen, choice)
+            return
         waiting = to_do(chosen.runs, root, places)
         elsewhere = f"; results in {', '.join(map(str, places))} count too" if places else ""
         line(f"{chosen.title}: {len(waiting)} of {counted(len(chosen.runs), 'run')} to do, in {root}{elsewhere}")
-        if not waiting:
-            return
-        go = _on_ray(address, threads, count, device) if on == "ray" else _here(count or 1, threads, address, device)
-        with stop_on_signals(warn_stopping) as stop, PlanBars(len(waiting)) as bars:
-            outcomes = go(waiting, root, data_dir=data_dir, watch=bars, stop=stop)
-        _report(outcomes, len(waiting), stopped=stop())
+        if waiting:
+            go = (
+                _on_ray(address, threads, count, device) if on == "ray" else _here(count or 1, threads, address, device)
+            )
+            with stop_on_signals(warn_stopping) as stop, PlanBars(len(waiting)) as bars:
+                outcomes = go(waiting, root, data_dir=data_dir, watch=bars, stop=stop)
+            _report(outcomes, len(waiting), stopped=stop())
+        next_command("report", *([] if root == ROOT else [str(root)]))
 
 
 def _here(count: int, threads: int | None, address: str | None, device: str) -> Callable[..., list[Outcome]]:
@@ -197,9 +240,10 @@ def _list_plans(preset: str) -> None:
         plan = plans.load(name, preset)
         line(f"{name:<26}{len(plan.runs):>4} runs  {plan.title}")
     prose(
-        f"(with one seed, at preset {preset}; `rru plan PLAN` shows the runs of a plan, `rru run PLAN` trains them; "
-        "`rru run compare --data FILE` compares the cells on your own data)"
+        f"(with one seed, at preset {preset}; `rru run PLAN --dry-run` shows the runs of a plan, `rru run PLAN` trains "
+        "them; `rru run compare --data FILE` compares the cells on your own data)"
     )
+    next_command("run", "table1", "--preset", "cpu", "--dry-run")
 
 
 def _report(outcomes: Sequence[Outcome], total: int, *, stopped: bool) -> None:

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
-from rru.cli.console import columns, line, out, plain_errors, shown, warn_damaged
-from rru.cli.places import ROOT, Root
+import typer
+
+from rru.cli.console import columns, line, next_command, out, plain_errors, shown, warn_damaged
+from rru.cli.places import ROOT, Root, by_date, shortest_name
 from rru.report.formatting import NONE, score
 from rru.report.gather import RunRecord, gather
 from rru.report.identify import origin
@@ -28,13 +31,20 @@ RIGHT = (3, 5, 6, 7)
 SHORT = 8  # columns that fit a narrow terminal; the others go to a second line
 
 
-def runs(root: Root = ROOT) -> None:
+def runs(
+    given: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="The same as --runs.")] = None,
+    root: Root = ROOT,
+) -> None:
     """List all runs: settings, status, best validation score and test score.
+
+        rru runs
+        rru runs other/runs
 
     The preset is the one that a run's settings are closest to; changed settings are those that differ from it. The date
     is that of the last change. Scores are by the task's metric: lower is better, except for accuracy.
     """
     with plain_errors():
+        root = given or root
         records = gather([root]) if root.is_dir() else []
         for run in records:
             for problem in run.located_problems:
@@ -44,6 +54,7 @@ def runs(root: Root = ROOT) -> None:
             line(f"no runs in {root}; `rru train bach --preset smoke` makes one")
             return
         _print(rows)
+        next_command("use", *shortest_name(by_date(root)[0], root))
 
 
 def _print(rows: Sequence[list[str]]) -> None:

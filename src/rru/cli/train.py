@@ -1,19 +1,23 @@
-"""`rru train`, `rru resume`, `rru evaluate`."""
+"""`rru train`, `rru evaluate`."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
 
-from rru.cli.console import command, line, plain_errors, warn_stopping
+from rru.cli.console import line, next_command, plain_errors, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import RunBars, show_result
 from rru.cli.own import Given, show_settings, with_own_data
 from rru.cli.places import ROOT as ROOT
-from rru.cli.places import with_run
-from rru.data import OwnData
+from rru.cli.places import Root, is_run, named_run, shortest_name, with_run
+from rru.cli.results import summary
+from rru.data import CATALOGUE, OwnData
+from rru.kinds import kind_of
 from rru.settings import Config, presets
 from rru.training import Run, RunStatus, joined, run_folder, stop_on_signals, tensorboard, train_config
 from rru.training import evaluate as evaluate_run
@@ -22,11 +26,11 @@ Task = Annotated[
     str,
     typer.Argument(
         metavar="TASK",
-        help="What to learn: a file or folder of your own, or bach (needs no download), jsb, ... `rru data list` lists "
-        "all.",
+        help="What to learn: a file or folder of your own, or bach (needs no download), jsb, ... as `rru data list` "
+        "lists them.",
     ),
 ]
-Cell = Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of your own (`rru --cells FILE`).")]
+Cell = Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of your own (`rru --code FILE`).")]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -45,11 +49,23 @@ Threads = Annotated[
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]
 
 
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print all scores.")]
+
+
 @with_own_data
 def train(
-    task: Task,
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="What to learn: a file or folder of your own, or bach (needs no download), jsb, ... as in "
+            "`rru data list`. Or a run to resume: latest, the start of its id, or its folder.",
+        ),
+    ],
     given: Given,
-    cell: Cell = "rru",
+    cell: Annotated[
+        str | None, typer.Option(help="rru, gru, lstm, mogrifier, or your own (`rru --code FILE`). Default: rru.")
+    ] = None,
     preset: Preset = None,
     seed: Annotated[
         int | None,
@@ -63,9 +79,10 @@ def train(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="The run's own folder. Default: runs/TASK/CELL/ID, with an ID made from its settings.",
+            help="The run's own folder. Default: RUNS/TASK/CELL/ID, with an ID made from its settings.",
         ),
     ] = None,
+    root: Root = ROOT,
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
@@ -73,54 +90,83 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what the data and the settings are, and train nothing.")
     ] = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Train a cell on a task or on your own data: a text, MIDI files, a table.
+    """Train a cell on a task or on your own data, or resume a run.
+
+        rru train bach --preset smoke
+        rru train novel.txt
+        rru train energy.csv --target load --horizon 24
 
     Ctrl-C stops it. Run the same command again to resume; once the run has ended, that shows its result.
     """
     with plain_errors():
+        where = _Where(root, device, threads, data_dir, events, verbose)
+        if task not in CATALOGUE and is_run(task, root):
+            fixed = {"--cell": cell, "--preset": preset, "--seed": seed, "--set": changes, "--run-dir": run_dir}
+            _refuse(task, [name for name, value in fixed.items() if value is not None] + given.arguments[:1])
+            folder = named_run(task, root)
+            _run(Run(folder).config, folder, where)
+            return
         seeded = [] if seed is None else [f"schedule.seed={seed}"]
         chosen = given.task(task)
         preset = presets.names(chosen)[0] if preset is None else preset
         changes = [*given.changes, *seeded, *(changes or [])]
-        config = presets.override(presets.load(chosen, cell, preset), changes)
+        config = presets.override(presets.load(chosen, cell or "rru", preset), changes)
         if isinstance(chosen, OwnData) or dry_run:
             show_settings(config, preset)
         if dry_run:
             return
-        _run(config, run_dir or run_folder(config, ROOT), device, threads, data_dir, events)
+        _run(config, run_dir or run_folder(config, root), where)
 
 
-@with_run
-def resume(
-    folder: Path,
-    device: Device = "cpu",
-    threads: Threads = None,
-    data_dir: Folder = None,
-    events: TensorBoard = False,
-) -> None:
-    """Resume a run that was stopped or killed."""
-    with plain_errors():
-        _run(Run(folder).config, folder, device, threads, data_dir, events)
+def _refuse(run: str, options: Sequence[str]) -> None:
+    """Raise ValueError if there is an option that the settings of a run decide."""
+    for option in options:
+        raise ValueError(f"{option} cannot be given with a run, whose settings are fixed; {run} is a run")
 
 
 @with_run
 def evaluate(
     folder: Path,
-    split: Annotated[str, typer.Option(help="The data to evaluate on: train, valid or test.")] = "test",
+    split: Annotated[str, typer.Option(help="The data to evaluate on: train, validation or test.")] = "test",
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Evaluate a run's best weights again."""
+    """Evaluate a run's best weights again.
+
+    rru evaluate latest
+    rru evaluate latest --split validation --verbose
+    """
     with plain_errors():
         set_threads(threads)
-        for name, value in evaluate_run(folder, split, data_dir=data_dir, device=device).items():
-            line(f"{name} {value:.6g}")
+        name = {"validation": "valid"}.get(split, split)
+        scores = evaluate_run(folder, name, data_dir=data_dir, device=device)
+        metric = kind_of(Run(folder).config.kind).metric.key
+        line(f"{split}: {summary(metric, scores, folder, counts=split == 'test')}")
+        if verbose:
+            for name, value in scores.items():
+                line(f"{name} {value:.6g}")
+        next_command("use", *shortest_name(folder, ROOT))
 
 
-def _run(config: Config, folder: Path, device: str, threads: int | None, data_dir: Path | None, events: bool) -> None:
-    set_threads(threads)
+@dataclass(frozen=True)
+class _Where:
+    """Where a run is trained, and what is shown of it."""
+
+    root: Path
+    device: str
+    threads: int | None
+    data_dir: Path | None
+    events: bool
+    verbose: bool
+
+
+def _run(config: Config, folder: Path, where: _Where) -> None:
+    set_threads(where.threads)
+    device = where.device
     with joined(device) as processes:
         if processes.first:
             together = f", {processes.count} processes" if processes.count > 1 else ""
@@ -128,17 +174,25 @@ def _run(config: Config, folder: Path, device: str, threads: int | None, data_di
             line(f"{names}{together}: {folder}")
         tell, shown = (warn_stopping, RunBars()) if processes.first else (lambda: None, nullcontext())
         with stop_on_signals(tell) as stop, shown as bars:
-            watch = tensorboard(folder, bars) if events and bars else bars
+            watch = tensorboard(folder, bars) if where.events and bars else bars
             result = train_config(
-                config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop, processes=processes
+                config, folder, data_dir=where.data_dir, device=device, watch=watch, stop=stop, processes=processes
             )
     if processes.first:
-        show_result(result, folder)
-        if result.status == RunStatus.STOPPED:
-            again = command("resume", str(folder)) if processes.count == 1 else "the same command again"
-            line(f"to resume: {again}")
+        show_result(result, folder, verbose=where.verbose)
+        if result.status != RunStatus.STOPPED:
+            next_command("use", *shortest_name(folder, where.root), *needed_input(config.kind))
+        elif processes.count == 1:
+            next_command("train", *shortest_name(folder, where.root))
+        else:
+            line("to resume: the same command again")
     if result.status == RunStatus.STOPPED:
         raise typer.Exit(130)
+
+
+def needed_input(kind: str) -> list[str]:
+    """Return what `rru use` needs besides the run: files, if its models classify."""
+    return ["FILE"] if kind_of(kind).commands[:1] == ("classify",) else []
 
 
 def set_threads(threads: int | None) -> None:

@@ -1,12 +1,13 @@
 """`rru tune`: search for the settings with the best validation score."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 
-from rru.cli.console import command, err, line, out, plain_errors, prose, warn, warn_stopping
+from rru.cli.console import command, err, line, next_command, out, plain_errors, prose, warn, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import TrainingBars
 from rru.cli.own import Given, with_own_data
@@ -22,7 +23,7 @@ from rru.training import Event, Notice, stop_on_signals
 SHOWN = 5
 
 
-@with_own_data
+@partial(with_own_data, hidden=True)
 def tune(
     task: Task,
     given: Given,
@@ -51,7 +52,12 @@ def tune(
 ) -> None:
     """Search for the settings of a cell that work best on a task.
 
-    Run the same command again to resume. Started twice at the same time, both processes share the trials.
+        rru tune bach --preset smoke --trials 5
+        rru tune novel.txt --trials 30
+        rru tune novel.txt --show
+
+    Run the same command again to resume. Started twice at the same time, both processes share the trials. The
+    options of your own data are those of `rru train`.
     """
     with plain_errors():
         set_threads(threads)
@@ -137,6 +143,7 @@ def _show(study: Study, trials: int, words: list[str]) -> None:
     line("test  " + "  ".join(f"{name} {score(value)}" for name, value in test.items()))
     chosen = [part for name, value in winner.settings.items() for part in ("--set", f"{name}={value}")]
     line(f"to train it again: {command(*words, *chosen)}")
+    next_command("use", str(study.run_of(winner)))
 
 
 def _show_importances(study: Study) -> None:

@@ -111,7 +111,7 @@ def _commands(trained: Trained, form: str) -> list[str]:
     """Return the commands that use the exported model, as lines of Markdown."""
     if form != "safetensors":
         return []
-    cells = "".join(f"--cells {name} " for name in list(own_files(trained, form))[:1])
+    cells = "".join(f"--code {name} " for name in list(own_files(trained, form))[:1])
     commands = kind_of(trained.kind).commands
     names = " and ".join(f"`rru {cells}{command}`" for command in commands)
     return [f"Use it with {names}, with this folder as RUN; with `rru.inference.{commands[0]}` in Python; or so:", ""]

@@ -257,7 +257,7 @@ def _given(tables: PlainTables) -> dict[str, Any]:
     if cell not in cells():
         raise ValueError(
             f"model.cell must be {' or '.join(map(repr, cells()))}, or a cell from "
-            f"`rru --cells FILE ...`; got {cell!r}{did_you_mean(cell, cells())}"
+            f"`rru --code FILE ...`; got {cell!r}{did_you_mean(cell, cells())}"
         )
     return given
 

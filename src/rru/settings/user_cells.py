@@ -13,7 +13,7 @@ from rru.kinds import FILES, KINDS
 from rru.nn import cell_names, layer_class
 from rru.settings.cells import PAPER_CELLS
 
-VARIABLE = "RRU_CELLS"
+VARIABLE = "RRU_CODE"
 """The environment variable that holds the file's path, so that child processes load it too."""
 
 Sent = tuple[str, bytes]
@@ -60,7 +60,7 @@ def load(path: Path | str | None = None) -> None:
 
     Raise ValueError if the file cannot be run or registers neither.
 
-    **Arguments:** `path`: the file. Default: the one the environment variable `RRU_CELLS` names, if set.
+    **Arguments:** `path`: the file. Default: the one the environment variable `RRU_CODE` names, if set.
     """
     name = os.environ.get(VARIABLE, "") if path is None else str(path)
     if not name:
@@ -71,7 +71,7 @@ def load(path: Path | str | None = None) -> None:
         return
     spec = importlib.util.spec_from_file_location(module, file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise ValueError(f"cells must come from a Python file, got {name}")
+        raise ValueError(f"code must come from a Python file, got {name}")
     before = cell_names(), tuple(KINDS)
     sys.modules[module] = loaded = importlib.util.module_from_spec(spec)
     try:

@@ -50,6 +50,6 @@ def missing_code(folder: Path, tables: Mapping[str, object]) -> str:
         if name and name not in registered and (folder / file).is_file():
             return (
                 f"{folder}: has its own {what} {name!r}, in {folder / file}. That is code, which runs only if you name "
-                f"it: `rru --cells {folder / file} ...`, or in Python, import it first"
+                f"it: `rru --code {folder / file} ...`, or in Python, import it first"
             )
     return ""

@@ -1,0 +1,127 @@
+"""The help of commands: what each does, examples of it, and its options by group."""
+
+import inspect
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+OPTIONS, COMMANDS = "Options", "Commands"
+MAX_NAMES = 30  # characters of an option and its value beside which its help begins
+
+
+class HelpfulCommand(typer.core.TyperCommand):
+    """A command whose help begins with examples."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        print_help(self, ctx)
+
+
+class HelpfulGroup(typer.core.TyperGroup):
+    """A group of commands whose help begins with examples."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        print_help(self, ctx)
+
+
+def parts_of(docstring: str) -> tuple[str, list[str], list[str]]:
+    """Return what a docstring has: its first paragraph, the examples, which are lines of commands, and what is left."""
+    first, *others = inspect.cleandoc(docstring).split("\n\n")
+    commands = [part for part in others if part.lstrip().startswith("rru ")]
+    examples = [line.strip() for part in commands for line in part.splitlines()]
+    return _joined(first), examples, [_joined(part) for part in others if part not in commands]
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+def print_help(command: Any, ctx: Any) -> None:
+    """Print the help of a command or a group of commands."""
+    console = Console(highlight=False, emoji=False, markup=False)
+    first, examples, others = parts_of(command.help or "")
+    shown = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+    arguments = [param for param in shown if param.param_type_name == "argument"]
+    words = [_value(param) if param.required else f"[{_value(param)}]" for param in arguments]
+    below = ["COMMAND"] if hasattr(command, "commands") else []
+    console.print(f"Usage: {ctx.command_path} {' '.join([*words, *below, '[OPTIONS]'])}", soft_wrap=True)
+    _paragraph(console, first)
+    _lines(console, "Examples", examples)
+    for text in others:
+        _paragraph(console, text)
+    _table(console, "Arguments", [(_value(param), _help(param)) for param in arguments])
+    _commands(console, command, ctx)
+    groups: dict[str, list[tuple[str, str]]] = {OPTIONS: []}
+    for param in shown:
+        if param not in arguments:
+            groups.setdefault(getattr(param, "rich_help_panel", None) or OPTIONS, []).append(_row(param))
+    for name, rows in groups.items():
+        _table(console, name, rows)
+    if command.epilog:
+        _paragraph(console, command.epilog)
+
+
+def _commands(console: Console, group: Any, ctx: Any) -> None:
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for name, each in getattr(group, "commands", {}).items():
+        if not each.hidden:
+            panel = getattr(each, "rich_help_panel", None)
+            heading = panel if isinstance(panel, str) else COMMANDS
+            panels.setdefault(heading, []).append((name, parts_of(each.help or "")[0]))
+    for heading, rows in panels.items():
+        _table(console, heading, rows)
+
+
+def _row(param: Any) -> tuple[str, str]:
+    """Return the names of an option with its value, and its help."""
+    shortest_last = sorted(param.opts, key=len, reverse=True)
+    value = "" if param.is_flag or getattr(param, "count", False) else f" {_value(param)}"
+    return ", ".join([*shortest_last, *param.secondary_opts]) + value, _help(param)
+
+
+def _value(param: Any) -> str:
+    """Return what stands for the value of a parameter, such as FOLDER."""
+    return str(param.metavar or param.name.upper().replace("_", "-"))
+
+
+def _help(param: Any) -> str:
+    """Return the help of a parameter with its default, if it has one that the help does not name."""
+    text = (param.help or "").replace("\\[", "[")
+    default = param.default
+    says = isinstance(default, str | int | float | PurePath) and not isinstance(default, bool) and str(default)
+    return text if not says or "efault" in text else f"{text} Default: {default}."
+
+
+def _paragraph(console: Console, text: str) -> None:
+    console.print()
+    console.print(text.replace("\\[", "["))
+
+
+def _lines(console: Console, heading: str, lines: Sequence[str]) -> None:
+    if lines:
+        console.print()
+        console.print(f"{heading}:", style="bold")
+        for line in lines:
+            console.print(f"  {line}", soft_wrap=True)
+
+
+def _table(console: Console, heading: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and texts side by side; a long name has its text below."""
+    rows = list(rows)
+    if not rows:
+        return
+    console.print()
+    console.print(f"{heading}:", style="bold")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=min(max(len(name) for name, _ in rows), MAX_NAMES))
+    table.add_column(ratio=1)
+    for name, text in rows:
+        table.add_row(Text(name, style="cyan"), Text(text))
+    console.print(Padding(table, (0, 0, 0, 2)))

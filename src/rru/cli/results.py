@@ -1,0 +1,75 @@
+"""What the scores of a run say, in a line for people."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rru.data.own.data_json import SeriesFacts
+from rru.files import FileError
+from rru.report.formatting import score
+from rru.tasks import beats_baselines, verdict
+from rru.training import Run
+from rru.training.run_files import about_data
+
+UNITS = {"nll": "NLL {} nats per step", "bpc": "{} bits per character", "perplexity": "perplexity {} per word"}
+SECOND = 1_000_000  # microseconds
+SEASONS = {
+    ("us", 3_600 * SECOND): "the last hour",
+    ("us", 86_400 * SECOND): "the last day",
+    ("us", 7 * 86_400 * SECOND): "last week",
+    ("us", 52 * 7 * 86_400 * SECOND): "last year",
+    ("us", 365 * 86_400 * SECOND): "last year",
+    ("B", 5): "last week",
+    ("M", 12): "last year",
+}
+"""What a season is called, by the unit of its frequency and how many of it a season has."""
+
+
+def summary(metric: str, scores: Mapping[str, float], folder: Path, *, counts: bool = True) -> str:
+    """Return scores in words: the error beside that of a simple forecast, or the share of right answers.
+
+    **Arguments:**
+
+    - `metric`: what the run is compared by.
+    - `scores`: by name; None in place of those that are not finite.
+    - `folder`: of the run, whose files name the season of its series and count its right answers.
+    - `counts`: whether `scores` are those of the test split, to which the counts belong.
+    """
+    if verdict(scores):
+        return _forecast(scores, folder)
+    value = scores.get(metric)
+    if metric == "accuracy" and value is not None:
+        return f"{value:.1f} % right{_counts(value, folder) if counts else ''}"
+    return UNITS.get(metric, f"{metric} {{}}").format(score(value))
+
+
+def _forecast(scores: Mapping[str, float], folder: Path) -> str:
+    """Compare the mean absolute error with that of the better simple forecast."""
+    names = {"last": "repeating the last value", "seasonal": f"repeating {_season(folder)}"}
+    best = min(names, key=lambda name: scores[f"mae_{name}"])
+    error, simple = scores["mae"], scores[f"mae_{best}"]
+    text = f"Error {error:.3g}; {names[best]} {simple:.3g}"
+    better = f" ({100 * (1 - error / simple):.0f} % better)" if error < simple else ""
+    return f"{text}{better}" if beats_baselines(scores) else f"{text}{better}. {verdict(scores)}"
+
+
+def _season(folder: Path) -> str:
+    """Return what to call the last season of a run's series."""
+    facts = SeriesFacts.of(about_data(folder))
+    step = facts.layout.frequency
+    name = SEASONS.get((step.unit, step.count * facts.season)) if step else None
+    return name or ("the last value" if facts.season == 1 else f"the last {facts.season} steps")
+
+
+def _counts(accuracy: float, folder: Path) -> str:
+    """Return how many answers were right, of how many; empty if the run does not know it."""
+    try:
+        confusion = Run(folder).details().get("confusion")
+    except FileError:
+        return ""
+    if not isinstance(confusion, list) or not all(isinstance(row, list) for row in confusion):
+        return ""
+    rows = [[value for value in row if type(value) is int] for row in confusion]
+    right = sum(row[number] for number, row in enumerate(rows) if number < len(row))
+    total = sum(map(sum, rows))
+    matches = total and abs(100 * right / total - accuracy) < 1e-6
+    return f" ({right:,} of {total:,})" if matches else ""
