@@ -75,10 +75,10 @@ def test_ctrl_c_leaves_no_bar_and_resuming_prints_the_same_loss(tmp_path):
     started.type("\x03")
     assert started.end() == 130
     assert not any("━" in line for line in started.screen)
-    assert f"to resume: rru resume {folder}" in started.text
+    assert f"Next: rru train {folder}" in started.text
     (loss,) = [line for line in started.screen if "loss before training" in line]
 
-    again = Terminal("resume", folder, "--threads", "1", folder=tmp_path)
+    again = Terminal("train", folder, "--threads", "1", folder=tmp_path)
     again.read_until(r"epochs .*━")
     again.type("\x03")
     assert again.end() == 130

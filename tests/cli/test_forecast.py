@@ -37,20 +37,22 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     assert "preset auto: context=16" in said
     assert not (tmp_path / "runs").exists()
     said = command("train", *series, "--preset", "smoke")
-    assert "seasonal naive" in said
+    assert re.search(r"test: Error [\d.e-]+; repeating last week [\d.]+ \(\d+ % better\)", said)
     (run,) = {path.parent for path in (tmp_path / "runs").rglob("config.toml")}
     (tmp_path / "energy.csv").unlink()
     write(tmp_path / "new.csv", 60)
     said = command("forecast", run, "--data", "new.csv", "-o", "out/next.csv")
     assert "4 steps of 'load' with 80 % and 95 % intervals: out/next.csv, out/next.png" in said
-    assert "on the test split: MASE" in said
+    assert "on the test split: Error" in said
     lines = (tmp_path / "out" / "next.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["time", *map(str, DAYS[60:64])]
+    assert "out/used.csv, out/used.png" in command("use", "latest", "new.csv", "-o", "out/used.csv")
+    assert (tmp_path / "out" / "used.csv").read_text().splitlines() == lines
     write(tmp_path / "short.csv", 9)
     said = command("forecast", run, "--data", "short.csv", "-o", "short-next.csv")
     assert "the series has 9 steps, the model reads 16: expect larger errors" in said
     assert "energy.csv: is gone; give --data" in command("forecast", run, "-o", "gone.csv", code=1)
-    assert "overwrite it with --force" in command("forecast", run, "--data", "new.csv", "-o", "out/next.csv", code=1)
+    assert "overwrite it with --force" in command("forecast", run, "--data", "new.csv", "-o", "out/next.csv", code=2)
     write(tmp_path / "energy.csv")
     command("train", *series, "--preset", "smoke", "--seed", 1)
     command("report", "-o", "page.html")

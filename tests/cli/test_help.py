@@ -1,10 +1,12 @@
 """The help of every command."""
 
+import shlex
+
 import pytest
-from rich.text import Text
 from typer.testing import CliRunner
 
-from rru.cli.commands import MODULES, app, loaded
+from rru.cli.commands import MODULES, OLD_NAMES, app, loaded
+from rru.cli.help import parts_of
 
 
 def commands():
@@ -16,11 +18,50 @@ def commands():
             yield (name, below), each
 
 
-@pytest.mark.parametrize(("words", "command"), [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()])
+EACH = [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()]
+
+
+def shown(*words):
+    ran = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
+@pytest.mark.parametrize(("words", "command"), EACH)
 def test_help_of_every_command_is_complete(words, command):
-    texts = {words[-1]: command.help} | {param.name: param.help for param in command.params}
-    for name, text in texts.items():
+    for name, text in {words[-1]: command.help, **{param.name: param.help for param in command.params}}.items():
         assert text, f"{name} has no help"
-        assert Text.from_markup(text).plain == text.replace("\\[", "["), "rich takes brackets as markup"
-        assert all("\n" not in paragraph.strip() for paragraph in text.split("\n\n"))
-    assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
+    text = shown(*words)
+    assert text.startswith(f"Usage: rru {' '.join(words)} ")
+    for noise in ("<bool>", "<str>", "9223372036854775807", "\\["):
+        assert noise not in text
+
+
+@pytest.mark.parametrize(("words", "command"), [each for each in EACH if each.id != "report"])
+def test_help_begins_with_examples_that_are_right(words, command):
+    _, examples, _ = parts_of(command.help)
+    assert examples
+    for example in examples:
+        program, *arguments = shlex.split(example.partition("<")[0])
+        assert program == "rru"
+        assert tuple(arguments[: len(words)]) == words or hasattr(command, "commands")
+        if not hasattr(command, "commands"):
+            command.make_context(words[-1], arguments[len(words) :])  # raises for an unknown option or a wrong value
+    text = shown(*words)
+    assert text.index("Examples:") < text.index("Options:")
+
+
+def test_options_of_own_data_are_grouped_by_kind_and_shown_where_data_is_chosen():
+    text = shown("train")
+    groups = ("Your own text:", "Your own MIDI files:", "Your own series to forecast", "Your own texts or sequences")
+    assert all(group in text for group in groups)
+    assert text.index("Your own text:") < text.index("--tokenizer") < text.index("Your own MIDI files:")
+    for name in ("run", "tune"):
+        assert "--horizon" not in shown(name)
+
+
+def test_old_names_work_but_are_not_listed():
+    text = CliRunner().invoke(app, ["--help"]).output
+    for name in OLD_NAMES:
+        assert f"\n  {name} " not in text
+        assert "Usage: rru" in shown(name)

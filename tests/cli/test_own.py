@@ -53,6 +53,8 @@ def test_a_text_from_file_to_writing_and_report(rru_command, tmp_path):
     assert "still 1" in rru_command("evaluate", folder, code=1).replace("2", "1")
     file.unlink()
     assert len(rru_command("write", folder, "--prompt", "The ", "--length", "9")) > 9
+    assert "\nThe " in rru_command("use", "latest", "The ")
+    assert "INPUT must be a text for this run, got 2" in rru_command("use", "latest", "a", "b", code=2)
     rru_command("export", folder, "-o", "model")
     assert rru.load("model").config.data.path == Path("novel.txt")
     assert "novel.txt: is gone; put it back or" in rru_command("evaluate", folder, code=1)
@@ -100,13 +102,16 @@ def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_
     own_files.gestures(tmp_path / "gestures.csv")
     rru_command("train", "reviews.csv", "--text", "body", "--label", "stars", "--preset", "smoke", "--set", "epochs=8")
     columns = ("--label", "kind", "--sequence", "id", "--time", "t")
-    rru_command("train", "gestures.csv", *columns, "--preset", "smoke", "--set", "epochs=8", "--cell", "gru")
+    said = rru_command("train", "gestures.csv", *columns, "--preset", "smoke", "--set", "epochs=8", "--cell", "gru")
     texts, sequences = (only_run(tmp_path / "runs" / name) for name in ("reviews", "gestures"))
     scores = Run(sequences).result().test
     assert {"accuracy", "macro_f1"} <= set(scores)
     assert scores["accuracy"] > 90
+    assert f"test: {scores['accuracy']:.1f} % right (" in said
     (tmp_path / "new.txt").write_text("it was great, truly great")
     assert rru_command("classify", texts, "new.txt").startswith("new.txt: 5 ")
+    assert rru_command("use", texts, "new.txt").startswith("new.txt: 5 ")
+    assert "INPUT must be files to classify" in rru_command("use", texts, code=2)
     (tmp_path / "one.csv").write_text('body\n"it was awful, truly awful"\n')
     assert rru_command("classify", texts, "one.csv").startswith("one.csv, row 1: 1 ")
     own_files.gestures(tmp_path / "new.csv", count=2)
@@ -154,7 +159,7 @@ def test_all_cells_are_compared_on_own_data_at_equal_parameters(rru_command, tmp
     made = report.write([tmp_path / "runs"], tmp_path / "page.html", markdown=tmp_path / "table.md")
     assert not made.problems
     assert "RRU" in (tmp_path / "table.md").read_text()
-    assert "needs your own data" in rru_command("run", "compare", code=1)
+    assert "needs your own data" in rru_command("run", "compare", code=2)
 
 
 def test_tune_searches_on_own_data(rru_command, tmp_path):
@@ -168,13 +173,13 @@ def test_names_and_files(rru_command, tmp_path):
     assert "using the data set bach; write ./bach" in rru_command("train", "bach", "--dry-run")
     assert "missing.txt: does not exist" in rru_command("train", "missing.txt", code=1)
     assert "missing: does not exist" in rru_command("train", "missing/", code=1)
-    assert "TASK must be a file or folder, or one of bach" in rru_command("train", "novel", code=1)
-    assert "--by is only for your own data, not for jsb" in rru_command("train", "jsb", "--by", "words", code=1)
+    assert "TASK must be a file or folder, a run, or one of bach" in rru_command("train", "novel", code=2)
+    assert "--by is only for your own data, not for jsb" in rru_command("train", "jsb", "--by", "words", code=2)
     own_files.gestures(tmp_path / "moves.csv")
-    assert "--target COLUMN --horizon STEPS to forecast" in rru_command("train", "moves.csv", code=1)
+    assert "--target COLUMN --horizon STEPS to forecast" in rru_command("train", "moves.csv", code=2)
     own_files.text(tmp_path / "novel.txt")
-    assert "--horizon is not for text by characters" in rru_command("train", "novel.txt", "--horizon", 3, code=1)
-    assert "preset must be one of auto, smoke" in rru_command("train", "novel.txt", "--preset", "paper", code=1)
+    assert "--horizon is not for text by characters" in rru_command("train", "novel.txt", "--horizon", 3, code=2)
+    assert "preset must be one of auto, smoke" in rru_command("train", "novel.txt", "--preset", "paper", code=2)
     assert not (tmp_path / "runs").exists()
 
 

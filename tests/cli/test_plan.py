@@ -33,14 +33,15 @@ def rru_command(tmp_path, monkeypatch):
 
 
 def test_every_plan_is_a_line(rru_command):
-    shown = rru_command("plan").output.splitlines()
-    assert len(shown) == 11
+    shown = rru_command("run").output.splitlines()
+    assert len(shown) == 12
+    assert shown[-1] == "Next: rru run table1 --preset cpu --dry-run"
     assert shown[0].split()[:3] == ["table1", "44", "runs"]
 
 
 def test_a_plan_is_run_shown_and_not_run_again(rru_command, tmp_path):
     one = (*BACH, "--cells", "rru", "--seeds", "0-1")
-    before = rru_command("plan", *one).output
+    before = rru_command("run", "--dry-run", *one).output
     assert "0 of 2 runs done, 2 left." in before
     assert "a rough estimate: about" in before
     assert "for 2 runs one after another on one thread" in before
@@ -48,7 +49,7 @@ def test_a_plan_is_run_shown_and_not_run_again(rru_command, tmp_path):
     assert ran.exit_code == 0, ran.output
     assert "1 worker, 1 thread each" in ran.output
     assert "2 finished" in ran.output
-    after = rru_command("plan", *one, "--seeds", "0-2").output
+    after = rru_command("run", "--dry-run", *one, "--seeds", "0-2").output
     for path in tmp_path.glob("runs/bach/rru/*/result.json"):
         assert f"finished: nll {json.loads(path.read_bytes())['test']['nll']:.4f} after 2 epochs" in after
     assert "2 of 3 runs done, 1 left." in after
@@ -71,9 +72,9 @@ class TestResultsFromElsewhere:
 
     def test_plan_and_run_count_them(self, rru_command, elsewhere, monkeypatch):
         _pretend(monkeypatch, "finished")
-        missing = rru_command("plan", *self.TWO_CELLS).output
+        missing = rru_command("run", "--dry-run", *self.TWO_CELLS).output
         assert "0 of 2 runs done" in missing
-        shown = rru_command("plan", *self.TWO_CELLS, "--results", elsewhere).output
+        shown = rru_command("run", "--dry-run", *self.TWO_CELLS, "--results", elsewhere).output
         assert f"runs in runs and {elsewhere}" in shown
         assert "finished: nll" in shown
         assert "1 of 2 runs done, 1 left." in shown
@@ -85,26 +86,26 @@ class TestResultsFromElsewhere:
     def test_the_variable_names_several_folders(self, rru_command, elsewhere, tmp_path, monkeypatch):
         (tmp_path / "empty").mkdir()
         monkeypatch.setenv("RRU_RESULTS", f"{tmp_path / 'empty'}{os.pathsep}{elsewhere}")
-        assert "1 of 2 runs done" in rru_command("plan", *self.TWO_CELLS).output
+        assert "1 of 2 runs done" in rru_command("run", "--dry-run", *self.TWO_CELLS).output
 
     def test_a_checkout_counts_those_in_its_docs(self, rru_command, elsewhere, tmp_path):
         (tmp_path / "docs" / "results").mkdir(parents=True)
         elsewhere.rename(tmp_path / "docs" / "results" / "runs")
-        shown = rru_command("plan", *self.TWO_CELLS).output
+        shown = rru_command("run", "--dry-run", *self.TWO_CELLS).output
         assert "runs in runs and docs/results/runs" in shown
         assert "1 of 2 runs done" in shown
         (tmp_path / "runs").mkdir()
-        assert "0 of 2 runs done" in rru_command("plan", *self.TWO_CELLS, "--results", "runs").output
+        assert "0 of 2 runs done" in rru_command("run", "--dry-run", *self.TWO_CELLS, "--results", "runs").output
 
     def test_only_ended_runs_count(self, rru_command, elsewhere):
         _, gru = planned("rru,gru")
         Run.create(folder(gru, elsewhere), gru.config).append({"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}})
-        shown = rru_command("plan", *self.TWO_CELLS, "--results", elsewhere).output
+        shown = rru_command("run", "--dry-run", *self.TWO_CELLS, "--results", elsewhere).output
         assert "missing" in shown
         assert "stopped" not in shown
 
     def test_a_folder_that_does_not_exist_is_an_error(self, rru_command):
-        ran = rru_command("plan", *BACH, "--results", "nowhere")
+        ran = rru_command("run", "--dry-run", *BACH, "--results", "nowhere")
         assert ran.exit_code == 2
         assert "nowhere" in ran.output
 
@@ -117,17 +118,17 @@ def test_states_are_shown(rru_command, tmp_path):
     folder(lstm, runs).mkdir(parents=True)
     (folder(lstm, runs) / "error.txt").write_text("the disk is full\n\nTraceback\n")
     with Run.create(folder(mogrifier, runs), mogrifier.config).locked():
-        shown = rru_command("plan", *BACH).output
+        shown = rru_command("run", "--dry-run", *BACH).output
     for said in ("finished: nll", "stopped at epoch 1, best 9.5000", "failed at epoch 0", "running at epoch 0"):
         assert said in shown
     assert "bach, LSTM, seed 0: the disk is full" in shown
 
 
 def test_large_plan_is_summarized_without_all(rru_command):
-    summed = rru_command("plan", "robustness-nottingham").output
+    summed = rru_command("run", "--dry-run", "robustness-nottingham").output
     assert len(summed.splitlines()) < 15
     assert [line.split()[-2:] for line in summed.splitlines() if "LSTM" in line] == [["100", "100"]] * 2
-    assert rru_command("plan", "robustness-nottingham", "--all").output.count("missing") == 400
+    assert rru_command("run", "--dry-run", "robustness-nottingham", "--all").output.count("missing") == 400
 
 
 def test_summary_chooses_the_best_run_by_validation(rru_command, tmp_path):
@@ -140,7 +141,7 @@ def test_summary_chooses_the_best_run_by_validation(rru_command, tmp_path):
         Run.create(folder(one, tmp_path / "runs"), one.config).write_result(
             {**result, "best": best, "test": {"nll": test}}
         )
-    shown = rru_command("plan", *BACH, "--cells", "rru", "--seeds", "0-99").output
+    shown = rru_command("run", "--dry-run", *BACH, "--cells", "rru", "--seeds", "0-99").output
     (row,) = [line.split() for line in shown.splitlines() if "bach" in line]
     assert row == ["bach", "RRU", "100", "4", "96", "nll", "4.0000"]
 
@@ -175,21 +176,24 @@ def test_runs_of_another_process_are_reported_as_skipped(rru_command, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("plan", "tabel1"), "did you mean 'table1'"),
+        (("run", "--dry-run", "tabel1"), "did you mean 'table1'"),
         (("run", "table1", "--preset", "smok"), "did you mean 'smoke'"),
-        (("plan", "table1", "--seeds", "x"), "such as 0,1,2 or 0-4; got 'x'"),
+        (("run", "--dry-run", "table1", "--seeds", "x"), "such as 0,1,2 or 0-4; got 'x'"),
         (("run", "table1", "--cells", "rru,gruu"), "did you mean 'gru'"),
         (("run", *BACH, "--on", "moon"), "on must be one of here, ray; got 'moon'"),
-        (("plan", "--preset", "tiny"), "preset must be one of"),
-        (("plan", "table1", "--by", "words"), "--by is only for your own data, not for the plan table1"),
+        (("run", "--dry-run", "--preset", "tiny"), "preset must be one of"),
+        (("run", "--dry-run", "table1", "--by", "words"), "--by is only for your own data, not for the plan table1"),
         (("run", "table1", "--transpose", "5"), "--transpose is only for your own data, not for the plan table1"),
-        (("plan", "compare", "--data", "x.txt", "--tasks", "jsb"), "--tasks is for the plans of the paper"),
-        (("plan", "table1", "--watch", "--preset", "tiny"), "preset must be one of"),
+        (("run", "--dry-run", "compare", "--data", "x.txt", "--tasks", "jsb"), "--tasks is for the plans of the paper"),
+        (("run", "--dry-run", "table1", "--watch", "--preset", "tiny"), "preset must be one of"),
+        (("run", "table1", "--watch"), "--watch and --all need --dry-run"),
+        (("run", "table1", "--set", "seed=1"), "--set cannot change schedule.seed, which the plan table1 decides"),
+        (("run", "table1", "--preset", "smoke", "--set", "lrr=1"), "did you mean optimiser.lr"),
     ],
 )
 def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
-    assert ran.exit_code == 1
+    assert ran.exit_code == 2
     assert said in ran.output
     assert len(ran.output.splitlines()) == 1
 
@@ -206,7 +210,7 @@ def test_watch_prints_changes_until_all_runs_end(rru_command, tmp_path, monkeypa
         return stop()
 
     monkeypatch.setattr(plan_view, "stopped_within", wait)
-    shown = rru_command("plan", *BACH, "--cells", "rru", "--watch", "--every", "3")
+    shown = rru_command("run", "--dry-run", *BACH, "--cells", "rru", "--watch", "--every", "3")
     assert shown.exit_code == 0, shown.output
     said = [line for line in shown.output.splitlines() if line.startswith("bach")]
     assert said[0] == "bach, RRU, seed 0: stopped at epoch 1, best 9.5000"
@@ -220,7 +224,7 @@ def test_watch_in_a_terminal_is_live_until_ctrl_c(tmp_path):
     Run.create(folder(rru, tmp_path / "runs"), rru.config).append(
         {"kind": "epoch", "epoch": 1, "validation": {"nll": 9.5}}
     )
-    watching = Terminal("plan", *BACH, "--watch", "--every", "0.2", folder=tmp_path)
+    watching = Terminal("run", "--dry-run", *BACH, "--watch", "--every", "0.2", folder=tmp_path)
     watching.read_until("best 9.5000")
     Run(folder(rru, tmp_path / "runs")).append({"kind": "epoch", "epoch": 2, "validation": {"nll": 8.5}})
     watching.read_until("best 8.5000")
@@ -291,3 +295,19 @@ def test_ctrl_c_stops_workers_and_the_same_command_resumes(tmp_path):
     again = subprocess.run(command, check=True, **options)
     assert "4 of 4 runs to do" in again.stdout
     assert "4 finished" in again.stdout
+
+
+def test_set_changes_every_run_of_a_plan(rru_command, monkeypatch):
+    configs = []
+    monkeypatch.setattr(
+        workers, "run", lambda left, root, **options: configs.extend(each.config for each in left) or []
+    )
+    ran = rru_command("run", *BACH, "--set", "epochs=1")
+    assert ran.exit_code == 0, ran.output
+    assert [config.schedule.epochs for config in configs] == [1] * 4
+
+
+def test_plan_is_still_a_name_of_run_that_trains_nothing(rru_command):
+    old, new = (rru_command(*words, *BACH).stdout for words in (["plan"], ["run", "--dry-run"]))
+    assert old.splitlines()[:8] == new.splitlines()[:8]
+    assert "4 left" in old

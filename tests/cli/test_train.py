@@ -34,7 +34,8 @@ def test_every_cell_trains_to_a_result(rru_command, tmp_path, cell):
     result = json.loads((folder / "result.json").read_bytes())
     assert result["status"] == "finished"
     assert result["test"]["nll"] < result["untrained_loss"]
-    assert f"nll {result['test']['nll']:.4f}" in ran.output
+    assert f"test: NLL {result['test']['nll']:.4f} nats per step" in ran.output
+    assert "Next: rru use latest" in ran.output
 
 
 def test_the_same_command_again_shows_the_same_result_and_trains_nothing(rru_command, tmp_path):
@@ -43,15 +44,15 @@ def test_the_same_command_again_shows_the_same_result_and_trains_nothing(rru_com
     assert first.exit_code == again.exit_code == 0
     assert "epoch 1" in first.output
     assert "epoch 1" not in again.output
-    assert first.output.splitlines()[-4:] == again.output.splitlines()[-4:]
-    assert first.output.splitlines()[-3].startswith("test ")
+    assert first.output.splitlines()[-5:] == again.output.splitlines()[-5:]
+    assert first.output.splitlines()[-4].startswith("test: ")
 
 
 def test_the_result_names_the_threads_that_it_was_trained_with(rru_command):
     """Not those of the command that shows it."""
     rru_command(*smoke("--run-dir", "one", "--threads", "2"))
     assert (
-        rru_command(*smoke("--run-dir", "one", "--threads", "1")).output.splitlines()[-2].endswith(", with 2 threads")
+        rru_command(*smoke("--run-dir", "one", "--threads", "1")).output.splitlines()[-3].endswith(", with 2 threads")
     )
 
 
@@ -71,14 +72,17 @@ def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
     rru_command(*smoke("--run-dir", "runs/mine"))
     assert "finished" in rru_command("runs").output
     result = json.loads((tmp_path / "runs/mine/result.json").read_bytes())
-    assert f"nll {result['test']['nll']:.6g}" in rru_command("evaluate", "runs/mine").output
-    assert rru_command("resume", "runs/mine").exit_code == 0
+    assert f"nll {result['test']['nll']:.6g}" in rru_command("evaluate", "latest", "--verbose").output
+    for name in ("resume", "train"):
+        assert "run folder: runs/mine" in rru_command(name, "latest").output
+    assert "--seed cannot be given with a run" in rru_command("train", "latest", "--seed", "1").output
+    assert "finished" in rru_command("runs", "runs").output
 
 
 def test_runs_of_a_cell_can_be_told_apart(rru_command):
     for more in ((), ("--seed", "3"), ("--set", "lr=0.02"), ("--set", "budget=30k", "--set", "epochs=1")):
         rru_command(*smoke("--cell", "lstm", *more))
-    head, *rows = [re.split(r" {2,}", line) for line in rru_command("runs").output.splitlines()]
+    head, *rows = [re.split(r" {2,}", line) for line in rru_command("runs").stdout.splitlines()]
     assert head[:3] == ["task", "cell", "preset"]
     shown = sorted((row[3], row[-3]) for row in rows)
     assert shown == [
@@ -111,7 +115,7 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
     result = json.loads(file.read_bytes())
     file.write_text(json.dumps({**result, "test": {"nll": None, "nll_per_frame": 1e30, "loss": None}}))
     assert rru_command("runs").exit_code == 0
-    assert "nll_per_frame 1e+30" in rru_command("resume", "runs/mine").output
+    assert "nll_per_frame 1e+30" in rru_command("train", "runs/mine", "--verbose").output
 
 
 @pytest.mark.parametrize(
@@ -123,12 +127,13 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
         (smoke("--set", "dropout=2"), "model.dropout must be"),
         (("train", "bch"), "did you mean 'bach'"),
         (("train", "bach", "--preset", "big"), "preset must be one of paper, cpu, smoke, best, demo; got 'big'"),
-        (("resume", "nowhere"), "nowhere: is not a run: it has no config.toml"),
+        (("resume", "nowhere"), "TASK must be a file or folder, a run, or one of bach"),
+        (("evaluate", "nowhere"), "nowhere: is not a run: it has no config.toml"),
     ],
 )
 def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
-    assert ran.exit_code == 1
+    assert ran.exit_code == (1 if "memory" in said or "config.toml" in said else 2)
     assert said in ran.output.splitlines()[-1]
     assert len(ran.output.splitlines()) <= 2  # the run's own line, where there is one, and the error
 

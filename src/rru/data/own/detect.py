@@ -180,9 +180,9 @@ def set_or_path(name: str) -> str | Path:
         return path
     if path.suffix or "/" in name:
         raise DataError(path, "does not exist")
-    what = "TASK" if in_command() else "task"
+    what, others = ("TASK", ", a run") if in_command() else ("task", "")
     hint = did_you_mean(name, CATALOGUE)
-    raise ValueError(f"{what} must be a file or folder, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+    raise ValueError(f"{what} must be a file or folder{others}, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
 
 
 def file_or_text(source: Path | str) -> Path | str:
