@@ -147,7 +147,7 @@ class Study:
         folder = self.run_of(trial)
         result = Run(folder).result()
         if result is None:
-            raise RunError(f"{folder}: has no result; `rru resume {folder}` trains it again")
+            raise RunError(f"{folder}: has no result; `rru train {folder}` trains it again")
         return result
 
     def importances(self) -> dict[str, float]:
