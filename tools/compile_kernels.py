@@ -1,4 +1,4 @@
-"""Compile the Triton kernels for several GPUs, without one, and print what each needs, as the table in docs/gpu.md.
+"""Compile the Triton kernels for several GPUs, without one, and print what each needs (docs/lab/2026-11-gpu.md).
 
     python tools/compile_kernels.py [--write]
 
@@ -129,15 +129,15 @@ def table(worst: dict[str, dict[str, dict[str, int]]]) -> str:
 
 
 def main() -> None:
-    """Print the table; with --write, put it into docs/gpu.md."""
+    """Print the table; with --write, put it into docs/lab/2026-11-gpu.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/lab/2026-11-gpu.md")
     write = parser.parse_args().write
     torch.manual_seed(0)
     worst = measure()
     print(table(worst))
     if write:
-        page = ROOT / "docs/gpu.md"
+        page = ROOT / "docs/lab/2026-11-gpu.md"
         marked = f"<!-- kernels -->\n{table(worst)}\n<!-- end -->"
         page.write_text(re.sub(r"<!-- kernels -->.*?<!-- end -->", lambda _: marked, page.read_text(), flags=re.DOTALL))
     too_much = [

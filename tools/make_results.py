@@ -2,8 +2,9 @@
 
 `docs/results/runs` holds what the tables need of each run: its settings, its result, and the scores of each epoch.
 From them come `docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in
-README.md and docs/results.md, so that no number is copied by hand. `--add` first copies the runs of Table 1 at the
-paper's settings and of the preset `best` that have begun in other folders, and every run whose own folder is given.
+README.md, docs/results.md and the lab notes, so that no number is copied by hand. `--add` first copies the runs of
+Table 1 at the paper's settings and of the preset `best` that have begun in other folders, and every run whose own
+folder is given.
 """
 
 import argparse
@@ -73,7 +74,8 @@ def pages() -> dict[Path, str]:
     sections = table1(results)
     tables = {
         "README.md": {TABLE: short_table(sections)},
-        "docs/results.md": {TABLE: long_table(sections), JOINT: joint_table(results)},
+        "docs/results.md": {TABLE: summary_table(sections), JOINT: joint_summary(results)},
+        "docs/lab/2026-11-results.md": {TABLE: long_table(sections), JOINT: joint_table(results)},
     }
     return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), each) for name, each in tables.items()}
 
@@ -106,6 +108,21 @@ def short_table(sections: list[Section]) -> list[str]:
         rows.append(row(title(section), bold(tests, section.metric.higher_is_better)))
         theirs = paper()[TABLE][section.task]
         rows.append(row("in the paper", bold(theirs, section.metric.higher_is_better)))
+    return rows
+
+
+def summary_table(sections: list[Section]) -> list[str]:
+    """Return all tasks, one in each row: every cell's result or a dash, in parentheses the paper's, and the seeds."""
+    rows = head(["", *(point.line for point in sections[0].points), "seeds"])
+    for section in sections:
+        theirs = paper()[TABLE][section.task]
+        tests = {point.line: point.test for point in section.points if point.test is not None}
+        ours = {line: f"{value:.2f}" for line, value in tests.items()}
+        if len(tests) == len(section.points):
+            ours = dict(zip(tests, bold(tests, section.metric.higher_is_better), strict=True))
+        columns = [f"{ours.get(line, '-')} ({value:.2f})" for line, value in theirs.items()]
+        seeds = max(sum(run.counts for run in point.runs) for point in section.points)
+        rows.append(row(title(section), [*columns, str(seeds) if seeds else ""]))
     return rows
 
 
@@ -145,6 +162,22 @@ def cells_of(section: Section, point: Point) -> list[str]:
         f"{point.parameters:,}",
         str(len(counted)),
     ]
+
+
+def joint_summary(results: Report) -> list[str]:
+    """Return the median test NLL of each task and cell with the joint output `nade`, with RNN-NADE's."""
+    lines = [f"{cell}, nade" for cell in ("RRU", "GRU", "LSTM", "Mogrifier LSTM")]
+    rows = head(["", *(line.removesuffix(", nade") for line in lines), "RNN-NADE", "seeds"])
+    for section in results.sections.get("best", ()):
+        tests = {point.line: list(point.tests.values()) for point in section.points if point.tests}
+        if section.plan.shows != "table" or not set(lines) & set(tests):
+            continue
+        medians = {line: median(tests[line]) for line in lines if line in tests}
+        formatted = dict(zip(medians, bold(medians, higher_is_better=False), strict=True))
+        columns = [formatted.get(line, "") for line in lines]
+        seeds = max(len(tests[line]) for line in medians)
+        rows.append(row(data.data_set(section.task).title, [*columns, RNN_NADE.get(section.task, ""), str(seeds)]))
+    return rows
 
 
 def joint_table(results: Report) -> list[str]:

@@ -1,4 +1,4 @@
-"""Settings derived from the size of a user's data, for the presets `auto` and `smoke`; docs/your-data.md explains them.
+"""Settings derived from the size of a user's data, for the presets `auto` (docs/preset-auto.md) and `smoke`.
 
 They depend only on the counts of the data, which a run keeps, so that the report can tell later what was changed.
 """

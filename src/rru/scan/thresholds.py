@@ -1,6 +1,6 @@
 """Every threshold that chooses an algorithm, with where it was measured. C++ gets those it needs as numbers.
 
-Measured on x86-64 with AVX-512 and AVX2; docs/performance.md has the tables. Results do not depend on any of them, up
+Measured on x86-64 with AVX-512 and AVX2; docs/lab/ has the tables. Results do not depend on any of them, up
 to rounding. CONTRIBUTING.md shows which backward pass they choose.
 """
 
@@ -20,7 +20,7 @@ MIN_TEAM_ROWS = 12
 MAX_CACHED_WEIGHTS = 1 << 20
 """... if these take more bytes than this, about the L2 cache of a core."""
 
-# RRU: skipping the zeros that ReLU and dropout leave in d. docs/performance.md, "Products that skip zeros".
+# RRU: skipping the zeros of d. docs/lab/2026-11-native-scans.md, "Products that skip zeros".
 MAX_SPARSE_ROW = 0.4
 """The share of nonzeros below which a sparse row times a matrix is faster."""
 MAX_SPARSE_RESULT = 0.4
@@ -30,7 +30,7 @@ MAX_SPARSE_GRADIENT = 0.45
 MIN_SPARSE_GRADIENT_WIDTH = 256
 """... if n + p is at least this value."""
 
-# RRU: the wide form (scan/native/rru_wide.py). docs/performance.md, "Wide layers".
+# RRU: the wide form (scan/native/rru_wide.py). docs/lab/2026-11-native-scans.md, "Wide layers".
 MIN_WIDE_DROPOUT = 0.45
 """The dropout rate from which the form helps: at most the other entries of d are live."""
 MIN_WIDE_WIDTH = 256
