@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 
 TRITON := build/triton
 
-.PHONY: demo test test-gpu check format sanitize fuzz soak wheels check-wheels clean
+.PHONY: demo test test-gpu check docs format sanitize fuzz soak wheels check-wheels clean
 
 demo: $(READY)  # the four cells learn Bach chorales, side by side
 	$(VENV)/bin/rru demo
@@ -24,6 +24,9 @@ check: $(READY)  # format, lint, types, import layers
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+docs: $(READY)  # the docs as a site in site/, with every link checked
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 format: $(READY)  # formats, and fixes what ruff can fix
 	$(VENV)/bin/ruff format
@@ -53,4 +56,4 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard native/*)
 	touch $@
 
 clean:  # removes the virtual environment and everything built
-	rm -rf $(VENV) build dist src/*.egg-info src/rru/scan/native/_native.*
+	rm -rf $(VENV) build dist site src/*.egg-info src/rru/scan/native/_native.*

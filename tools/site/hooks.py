@@ -1,0 +1,81 @@
+"""Hooks of `make docs`: what pages link to outside docs/ becomes a page too, so that no link leaves the site.
+
+README.md, CONTRIBUTING.md and CHANGELOG.md are pages of their own. A source file is shown as code. A link to a folder
+becomes plain text. Links to other sites stay.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "docs/results/report.md": "results/text.md",  # report.html is there already
+}
+"""The pages that have other names in the site."""
+LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".py": "python", ".toml": "toml", ".cff": "yaml"}
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are outside docs/, and one for each source file that a page links to."""
+    for name, page in PAGES.items():
+        files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    texts = {origin_of(file.src_uri): file.content_string for file in files.documentation_pages()}
+    targets = {resolved(origin, match["target"]) for origin, text in texts.items() for match in LINK.finditer(text)}
+    for target in sorted(targets):
+        if (ROOT / target).is_file() and page_of(target) == source_page(target):
+            files.append(File.generated(config, source_page(target), content=source_text(target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point every link to the page that its target has in the site; let the search show lab notes after other pages."""
+    origin = origin_of(page.file.src_uri)
+    if origin.startswith("docs/lab/"):
+        page.meta["search"] = {"boost": 0.3}
+
+    def pointed(match: re.Match[str]) -> str:
+        target = resolved(origin, match["target"])
+        if (ROOT / target).is_dir():
+            return match["text"]
+        to = os.path.relpath(page_of(target), Path(page.file.src_uri).parent)
+        return f"{match['image']}[{match['text']}]({to}{match['anchor'] or ''})"
+
+    return markdown if origin.startswith("docs/source/") else LINK.sub(pointed, markdown)
+
+
+def origin_of(page: str) -> str:
+    """Return the path in the repository of a page of the site."""
+    return {site: name for name, site in PAGES.items()}.get(page, f"docs/{page}")
+
+
+def page_of(path: str) -> str:
+    """Return the name in the site of a file of the repository."""
+    if path in PAGES:
+        return PAGES[path]
+    return path.removeprefix("docs/") if path.startswith("docs/") else source_page(path)
+
+
+def source_page(path: str) -> str:
+    """Return the name of the page that shows a source file."""
+    return f"source/{path}.md"
+
+
+def source_text(path: str) -> str:
+    """Return the page that shows a source file, which the search leaves out."""
+    language = LANGUAGES.get(Path(path).suffix, "text")
+    code = (ROOT / path).read_text(encoding="utf-8")
+    return f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n~~~~~~ {language}\n{code}\n~~~~~~\n"
+
+
+def resolved(origin: str, target: str) -> str:
+    """Return the path in the repository that a link on a page leads to."""
+    return os.path.normpath(os.path.join(os.path.dirname(origin), target))
