@@ -55,3 +55,17 @@ def test_gradients_of_gradients(variant):
     layer = variant.build(input_size=2, hidden_size=2, bidirectional=True)
     run = as_function(layer, lengths=torch.tensor([2, 1]))
     assert gradgradcheck(run, arguments(layer, torch.randn(2, 2, 2).double()), fast_mode=True)
+
+
+@pytest.mark.parametrize("variant", CELLS_ELSEWHERE, ids=str)
+def test_differentiable_gradients_if_the_state_comes_from_the_same_layer(variant):
+    layer = variant.build()
+    x = torch.randn(4, 2, 3).double().requires_grad_()
+
+    def gradients(**options):
+        _, state = layer(x[:2])
+        outputs, _ = layer(x[2:], state)
+        return torch.autograd.grad(outputs.pow(2).sum(), [x, *layer.parameters()], **options)
+
+    for differentiable, plain in zip(gradients(create_graph=True), gradients(), strict=True):
+        torch.testing.assert_close(differentiable, plain)

@@ -5,9 +5,9 @@ They follow from the sizes alone. If the input has mean 0 and variance 1, so hav
 - Eq. 1: the state gets the share `STATE_SHARE` of the variance. Normalize then keeps the input visible, even when the
   state grows during training.
 - Eq. 4 and 6: the features of d are positive, so rows of W^c and W^o without a mean keep a constant out of c and o.
-- Eq. 5: Z = sqrt(1 - sigmoid(10 S)^2) gives every feature of h the variance of c, whatever it forgets. Wide layers start
-  with less: a step of Adam moves all g weights of a row of W^c alike, and the features of d are positive, so c gets a
-  constant that grows with g. Z keeps it out of the state until training has found what to add.
+- Eq. 5: Z = sqrt(1 - sigmoid(10 S)^2) gives every feature of h the variance of c, whatever it forgets. Wide layers
+  start with less: a step of Adam moves all g weights of a row of W^c alike, and the features of d are positive, so c
+  gets a constant that grows with g. Z keeps it out of the state until training has found what to add.
 - Eq. 5: most features forget as in the paper; the last quarter remembers 1 to `LONGEST_MEMORY` steps.
 """
 
