@@ -238,7 +238,7 @@ def line_of(run: RunRecord) -> str:
         theirs = flat(like[0][2].config)
         options = {name: value for name, value in flat(run.known).items() if is_option(name)}
         changes = {name: value for name, value in options.items() if theirs.get(name) != value}
-        return ", ".join(filter(None, (_named(run.cell, run.known), Origin("", changes).text)))
+        return ", ".join(filter(None, (_named(run.cell, run.known), Origin("", changes).text)))[:MAX_LINE]
     return _lines().get(run.group) or _named(CELLS.get(run.cell, run.cell), run.known)
 
 
