@@ -10,7 +10,11 @@ from rru.tasks import beats_baselines, verdict
 from rru.training import Run
 from rru.training.run_files import about_data
 
-UNITS = {"nll": "NLL {} nats per step", "bpc": "{} bits per character", "perplexity": "perplexity {} per word"}
+UNITS = {
+    "nll": ("NLL ", " nats per step"),
+    "bpc": ("", " bits per character"),
+    "perplexity": ("perplexity ", " per word"),
+}
 SECOND = 1_000_000  # microseconds
 SEASONS = {
     ("us", 3_600 * SECOND): "the last hour",
@@ -34,12 +38,14 @@ def summary(metric: str, scores: Mapping[str, float], folder: Path, *, counts: b
     - `folder`: of the run, whose files name the season of its series and count its right answers.
     - `counts`: whether `scores` are those of the test split, to which the counts belong.
     """
-    if verdict(scores):
-        return _forecast(scores, folder)
+    if text := verdict(scores):
+        known = all(scores.get(name) is not None for name in ("mae", "mae_last", "mae_seasonal"))
+        return _forecast(scores, folder) if known else text
     value = scores.get(metric)
     if metric == "accuracy" and value is not None:
         return f"{value:.1f} % right{_counts(value, folder) if counts else ''}"
-    return UNITS.get(metric, f"{metric} {{}}").format(score(value))
+    before, after = UNITS.get(metric, (f"{metric} ", ""))
+    return f"{before}{score(value)}{after}"
 
 
 def _forecast(scores: Mapping[str, float], folder: Path) -> str:
@@ -48,13 +54,16 @@ def _forecast(scores: Mapping[str, float], folder: Path) -> str:
     best = min(names, key=lambda name: scores[f"mae_{name}"])
     error, simple = scores["mae"], scores[f"mae_{best}"]
     text = f"Error {error:.3g}; {names[best]} {simple:.3g}"
-    better = f" ({100 * (1 - error / simple):.0f} % better)" if error < simple else ""
+    better = f" ({100 * (1 - error / simple):.0f} % better)" if error < simple and simple > 0 else ""
     return f"{text}{better}" if beats_baselines(scores) else f"{text}{better}. {verdict(scores)}"
 
 
 def _season(folder: Path) -> str:
     """Return what to call the last season of a run's series."""
-    facts = SeriesFacts.of(about_data(folder))
+    try:
+        facts = SeriesFacts.of(about_data(folder))
+    except (FileError, ValueError):  # damaged, or not of series
+        return "the last season"
     step = facts.layout.frequency
     name = SEASONS.get((step.unit, step.count * facts.season)) if step else None
     return name or ("the last value" if facts.season == 1 else f"the last {facts.season} steps")

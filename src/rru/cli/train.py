@@ -183,7 +183,7 @@ def _run(config: Config, folder: Path, where: _Where) -> None:
         if result.status != RunStatus.STOPPED:
             next_command("use", *shortest_name(folder, where.root), *needed_input(config.kind))
         elif processes.count == 1:
-            next_command("train", *shortest_name(folder, where.root))
+            next_command("train", str(folder))  # not latest: another run may begin before it is resumed
         else:
             line("to resume: the same command again")
     if result.status == RunStatus.STOPPED:
