@@ -101,7 +101,7 @@ def _mutated(draw: random.Random, content: Any) -> Any:
 def _run_folder(folder: Path) -> Fuzzer:
     whole = write_run(folder / "runs", preset(cell="gru"), 8.5)
     damaged = write_run(folder / "runs", preset(), 7.8)
-    original = {path.name: path.read_bytes() for path in damaged.iterdir()}
+    original = {path.name: path.read_bytes() for path in damaged.iterdir() if path.is_file()}
 
     def run(draw: random.Random) -> str:
         name = draw.choice(sorted(original))

@@ -95,7 +95,7 @@ def test_info_gives_counts() -> None:
 
 @pytest.mark.parametrize("command", ["info", "fetch", "verify"])
 def test_an_unknown_name_is_one_line_with_a_guess(command: str) -> None:
-    out, err = run(command, "jbs", code=1)
+    out, err = run(command, "jbs", code=2)
     assert out == ""
     assert len(err.splitlines()) == 1
     assert err.startswith("error: ")
@@ -108,7 +108,7 @@ def test_fetch_prints_plain_lines(offered, tmp_path: Path) -> None:
     first, second = out.splitlines()
     assert first.endswith(f" -> {tmp_path / 'data' / 'set' / 'file0'}")
     assert second == f"set: downloaded 1 file with the right hash to {tmp_path / 'data'}"
-    assert err == ""
+    assert err == "Next: rru train jsb --preset cpu\n"
     assert (tmp_path / "data" / "set" / "file0").read_bytes() == web.CONTENT
     assert "as published" in run("verify", "jsb")[0]
     assert "already here" in run("fetch", "jsb")[0]
@@ -132,7 +132,10 @@ def test_ctrl_c_ends_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fetch_of_the_embedded_set_has_nothing_to_do() -> None:
-    assert run("fetch", "bach") == ("bach: part of the package, nothing to download\n", "")
+    assert run("fetch", "bach") == (
+        "bach: part of the package, nothing to download\n",
+        "Next: rru train bach --preset cpu\n",
+    )
 
 
 def test_verify_checks_present_sets_by_default(tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_runs_as_a_program(tmp_path: Path) -> None:
     assert told.stdout == f"rru {version('rru')}\n"
     environment = os.environ | {"RRU_DATA_DIR": str(tmp_path / "mine")}
     wrong = subprocess.run([*program, "data", "info", "emwik8"], capture_output=True, text=True, env=environment)
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert wrong.stdout == ""
     assert wrong.stderr.count("\n") == 1
     assert "did you mean 'enwik8'?" in wrong.stderr

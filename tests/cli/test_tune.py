@@ -40,7 +40,7 @@ def test_search_ends_with_the_winner_and_its_command(rru_command, tmp_path):
     (command,) = re.findall(r"^to train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
     again = rru_command(*shlex.split(command))
     assert again.exit_code == 0
-    assert f"nll {best['test']['nll']:.4f}" in again.output
+    assert f"NLL {best['test']['nll']:.4f}" in again.output
     assert len(find_runs(tmp_path)) == 3  # it names the very run
 
 
@@ -48,7 +48,7 @@ def test_user_cell_is_searched(rru_command, janet):
     ran = rru_command("--cells", janet, "tune", "bach", "--cell", "janet", "--preset", "smoke", "--trials", 1)
     assert ran.exit_code == 0, ran.output
     (command,) = re.findall(r"^to train it again: rru (.*)$", ran.output, flags=re.MULTILINE)
-    assert shlex.split(command)[:2] == ["--cells", str(janet)]
+    assert shlex.split(command)[:2] == ["--code", str(janet)]
     assert rru_command(*shlex.split(command)).exit_code == 0
 
 
@@ -92,7 +92,7 @@ def test_a_terminal_shows_bars_and_the_best_so_far(rru_command, terminal):
 )
 def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
-    assert ran.exit_code == 1
+    assert ran.exit_code == 2
     assert said in ran.output
     assert len(ran.output.splitlines()) == 1
 

@@ -97,7 +97,7 @@ def test_using_such_a_run_names_the_file_to_load(run, heart):
     assert ran.exit_code == 1
     assert f"rru --code {run / 'cell.py'}" in ran.stderr
     ran = CliRunner().invoke(app, ["--code", str(run / "cell.py"), "evaluate", str(run)])
-    assert (ran.exit_code, ran.stdout.split()[0]) == (0, "nll")
+    assert (ran.exit_code, ran.stdout.split()[0]) == (0, "test:")
 
 
 def test_a_run_of_an_own_cell_is_listed_without_a_copy_of_its_file(run):

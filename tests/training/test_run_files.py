@@ -92,7 +92,7 @@ def damaged(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _restored(damaged):
-    files = {path.name: path.read_bytes() for path in damaged.iterdir()}
+    files = {path.name: path.read_bytes() for path in damaged.iterdir() if path.is_file()}
     yield
     for name, content in files.items():
         (damaged / name).write_bytes(content)
