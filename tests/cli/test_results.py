@@ -19,7 +19,8 @@ def run(tmp_path):
 def series(run, season, unit):
     """Give a run the facts of a series."""
     scaling = {"centre": 0.0, "deviation": 1.0, "spread": 1.0, "unit": 1.0, "naive": 1.0, "floor": None}
-    layout = {"target": "load", "frequency": unit}
+    names = {name: [] for name in ("past", "known", "calendar", "means", "deviations")}
+    layout = {"target": "load", "time": "day", "id": None, **names, "levels": {}, "frequency": unit}
     facts = {"layout": layout, "series": {"": scaling}, "horizon": 4, "season": season, "base": "seasonal"}
     (run.path / "data.json").write_text(json.dumps(facts))
 
