@@ -85,7 +85,7 @@ def test_command_printed_by_tune_works(command, tmp_path):
     write(tmp_path / "energy.csv")
     series = ("energy.csv", "--target", "load", "--horizon", 4, "--calendar")
     said = command("tune", *series, "--preset", "smoke", "--trials", 1)
-    printed = said.partition("to train it again: rru ")[2].splitlines()[0]
+    printed = said.partition("to train it again: rru ")[2].partition("Next: ")[0]
     assert "--horizon 4 --calendar --cell rru" in printed
     assert "finished" in command(*printed.split())
 
