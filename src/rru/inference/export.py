@@ -74,7 +74,10 @@ def _without_folders(tables: Tables) -> Tables:
 def _onnx(trained: Trained) -> dict[str, bytes]:
     with extra("onnx"):
         from rru.inference import onnx
-    files = {"sequence.onnx": onnx.sequence_model(trained.model), "step.onnx": onnx.step_model(trained.model)}
+    files = {"sequence.onnx": onnx.sequence_model(trained.model)}
+    if trained.model.window_steps:  # it reads whole windows, not steps
+        return files
+    files["step.onnx"] = onnx.step_model(trained.model)
     state = trained.model.initial_state(1)  # (layers, 1, n) for each part
     names = trained.model.layers.cells[0].state_names
     parts = (state,) if isinstance(state, Tensor) else state
@@ -98,8 +101,9 @@ def _npz(tensors: Mapping[str, Tensor]) -> bytes:
 def _program(trained: Trained) -> dict[str, bytes]:
     """Return the exported program for whole sequences, with dynamic time and batch dimensions."""
     steps, batch = torch.export.Dim("T", min=2), torch.export.Dim("B", min=2)
-    inputs = (trained.model.example(16, 4),)
-    program = torch.export.export(trained.model, inputs, dynamic_shapes=({0: steps, 1: batch},))
+    window = trained.model.window_steps
+    inputs = (trained.model.example(window or 16, 4),)
+    program = torch.export.export(trained.model, inputs, dynamic_shapes=({1: batch} if window else {0: steps, 1: batch},))
     content = io.BytesIO()
     torch.export.save(program, content)
     return {"model.pt2": content.getvalue()} | _head(trained)

@@ -26,7 +26,7 @@ from rru.inference import notebook
 from rru.inference.fans import picture
 from rru.inference.output import check_free, write_files
 from rru.kinds.sources import Source
-from rru.tasks import QUANTILES, SeriesPart, Windows
+from rru.tasks import QUANTILES, SeriesPart, StepwiseWindows, Windows
 from rru.training import RunError
 
 if TYPE_CHECKING:
@@ -150,11 +150,12 @@ def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFact
         )
         for series in some
     ]
-    windows = Windows(parts, facts, trained.config.task.context)
+    window_class = StepwiseWindows if facts.base else Windows  # models of version 0.2 start from a simple forecast
+    windows = window_class(parts, facts, trained.config.task.context)
     places = np.arange(len(some)), np.array([len(series.values) - 1 for series in some])
     features = torch.from_numpy(windows.features(*places))  # (T + H, B, m)
     with torch.no_grad():
-        outputs = trained.checked(trained.model(features, skip=windows.context)[0])  # (H, B, Q)
+        outputs = trained.checked(trained.model(features, skip=windows.skip)[0])  # (H, B, Q)
     quantiles = windows.forecasts(*places, outputs.double().numpy())
     if not np.isfinite(quantiles).all():
         raise RunError(f"{trained.path}: its forecasts are not finite; it cannot be used on these series")

@@ -22,7 +22,8 @@ def sequence_model(model: Recurrent) -> bytes:
     for the LSTMs `c`.
     """
     names = model.layers.cells[0].state_names
-    return _exported(model, [model.example(3, 2)], ({0: _STEPS, 1: _BATCH},), ["input"], [_output(model), *names])
+    steps = {1: _BATCH} if model.window_steps else {0: _STEPS, 1: _BATCH}
+    return _exported(model, [model.example(model.window_steps or 3, 2)], (steps,), ["input"], [_output(model), *names])
 
 
 def step_model(model: Recurrent) -> bytes:

@@ -10,19 +10,20 @@ from rru.data.own import series
 from rru.data.own.data_json import SeriesFacts, Statistics
 from rru.data.own.frames import table_from
 from rru.data.own.resampling import read_series
-from rru.data.own.scaling import AVERAGE, AVERAGED, GROWTH, LAST, MEAN, SEASONAL
 from rru.kinds import sizes
 from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
 from rru.kinds.sources import Source
 from rru.tasks import Recurrent, SeriesTask, TaskSettings
+from rru.tasks.series import DRAWN
 
-MAX_WINDOWS = 8_000  # in an epoch
+MAX_CONTEXT = 800  # steps
+MAX_PATCH, MAX_PATCHES = 32, 32  # steps of a patch, and patches of a context
+TRAINED = 4_000  # batches of 128 windows, at most
 INPUTS = (
     "(context + horizon, batch, features) float32, made of a series as the code does; logits are the 2.5, 10, 50, 90 "
-    "and 97.5 % quantiles of each step, from which the code computes those in the units of the file. The logits of the "
-    "steps of the context have no meaning. Where a value of the history is missing, repeat the one before it and set "
-    "`known` to 0"
+    "and 97.5 % quantiles of each step, from which the code computes those in the units of the file. Where a value of "
+    "the history is missing, repeat the one before it and set `known` to 0"
 )
 FEATURES = """import json
 from pathlib import Path
@@ -37,24 +38,12 @@ if scaling["floor"] is not None:
 # Put the values of your series into `history`, in the units of the file. Those above are an example.
 
 scaled = history if scaling["floor"] is None else np.log(np.maximum(history, scaling["floor"]))
+scaled = (scaled - scaling["centre"]) / scaling["unit"]
 steps = np.arange(1 - context, horizon + 1)  # relative to the last known one
 places = len(scaled) - 1 + steps
 known = (places >= 0) & (steps <= 0)
-places = places.clip(0, len(scaled) - 1)
-mean = scaled[-max(season, 8) :].mean()
-START
-values, before = scaled[places], scaled[np.maximum(places - season, 0)]
-change = np.where(known, values - before, 0)
-values[context:] = start
-parts = [
-    (values - mean) / scaling["spread"],
-    change / scaling["unit"],
-    known,
-    steps > 0,
-    np.maximum(steps, 0) / horizon,
-    np.full(len(steps), np.tanh((mean - scaling["centre"]) / scaling["deviation"])),
-]
-inputs = np.stack(parts, axis=-1).clip(-20, 20).astype(np.float32)[:, None]  # (context + horizon, 1, 6)
+values = np.where(steps > 0, 0, scaled[places.clip(0, len(scaled) - 1)])
+inputs = np.stack([values, known], axis=-1).astype(np.float32)[:, None]  # (context + horizon, 1, 2)
 """
 MORE = """
 # The NUMBER other inputs of each step: facts["layout"]["past"], 0 after the last known step, "known" and "calendar",
@@ -62,33 +51,11 @@ MORE = """
 others = np.zeros((len(steps), 1, NUMBER), np.float32)
 inputs = np.concatenate([inputs, others], axis=-1)
 """
-SEASON = """ahead = np.arange(1, horizon + 1)
-cycles = -(-ahead // season)
-
-
-def seasons_before(count):  # NaN before the history
-    places = len(scaled) - 1 + ahead - count * season
-    return np.where(places < 0, np.nan, scaled[np.maximum(places, 0)])
-
-
-start = seasons_before(cycles)
-start = np.where(np.isnan(start), scaled[-1], start)
-"""
-GROWTH_START = """if len(scaled) >= 2 * season:
-    start += cycles * (scaled[-season:].mean() - scaled[-2 * season : -season].mean())
-"""
-STARTS = {
-    LAST: "start = np.full(horizon, scaled[-1])\n",
-    MEAN: "start = np.full(horizon, mean)\n",
-    SEASONAL: SEASON,
-    AVERAGE: SEASON
-    + f"start = np.nanmean([start, *(seasons_before(cycles + back) for back in range(1, {AVERAGED}))], axis=0)\n",
-    GROWTH: SEASON + GROWTH_START,
-}
-"""Code for the simple forecast that a model starts from, for each base; see `simple_forecasts`."""
-QUANTILES = """quantiles = logits[context:, 0] * scaling["unit"] + start[:, None]  # (horizon, 5)
+OUTPUT = """quantiles = logits[:, 0] * scaling["unit"] + scaling["centre"]  # (horizon, 5)
 if scaling["floor"] is not None:
     quantiles = np.exp(np.minimum(quantiles, 700))
+if scaling["least"] is not None:
+    quantiles = np.maximum(quantiles, scaling["least"])
 print("forecast of", facts["layout"]["target"], "and its 80 % interval")
 for low, middle, high in quantiles[:, 1:4]:
     print(f"{middle:.5g} ({low:.5g} to {high:.5g})")
@@ -98,30 +65,53 @@ for low, middle, high in quantiles[:, 1:4]:
 def _card(trained: TrainedOn, model: Recurrent) -> Card:
     facts = trained.facts
     assert isinstance(facts, SeriesFacts)  # every model of series has them
-    prepare = FEATURES.replace("START\n", STARTS[facts.base]).replace("CONTEXT", str(trained.settings.context))
+    if facts.base:
+        raise ValueError("a model of series of version 0.2 cannot be exported; train it again")
+    prepare = FEATURES.replace("CONTEXT", str(trained.settings.context))
     more = MORE.replace("NUMBER", str(facts.layout.size)) if facts.layout.size else ""
-    return Card(prepare + more, QUANTILES)
+    return Card(prepare + more, OUTPUT)
 
 
 def _auto(statistics: Statistics) -> Tables:
-    steps, horizon, inputs = statistics["steps"][0], statistics["horizon"], statistics["inputs"]
-    longest, windows = max(steps // statistics["series"] - horizon, 1), min(steps, MAX_WINDOWS)
-    task = {
-        "context": min(sizes.between(2 * max(statistics["season"], horizon), 16, 400), longest),
-        "batch_size": sizes.power_of_two(steps / 8, 8, sizes.MAX_BATCH // 2),
-        **({"limit": MAX_WINDOWS} if steps > MAX_WINDOWS else {}),
+    horizon, season, inputs = statistics["horizon"], statistics["season"], statistics["inputs"]
+    steps, longest = statistics["steps"][0], statistics["longest"]
+    wanted = max(5 * season, 2 * statistics["longest_season"], 3 * horizon, 16)
+    context = sizes.between(wanted, 4, max(min(MAX_CONTEXT, (longest - horizon) // 2), 4))
+    patch = _patch(context, season)
+    context = patch * max(context // patch, 1)
+    windows = min(steps, DRAWN)
+    batch = sizes.power_of_two(steps / 16, 8, 128)
+    hidden = sizes.by_size(steps, (1_000, 16), (5_000, 32), (50_000, 64), (0, 128))
+    features = patch + 2 + inputs
+    layers = 2 * (features + hidden) * (features + 3 * hidden)  # an RRU whose output is as wide as its state
+    budget = layers + horizon * (5 * hidden + context) + 50 * inputs
+    epochs = sizes.between(TRAINED * 128 // windows, 20, 60)
+    return {
+        "task": {"context": context, "batch_size": batch, "patch": patch},
+        "model": {
+            "num_layers": 1,
+            "budget": sizes.rounded(int(budget)),
+            "dropout": sizes.by_size(steps, (5_000, 0.3), (0, 0.1)),
+        },
+        "optimiser": {"lr": 0.004, "clip": 5.0, "ema": 0.99},
+        "schedule": {"epochs": epochs, "patience": epochs},
     }
-    budget = max(sizes.between(10 * steps, 4_000, 100_000) + 50 * inputs, sizes.room(inputs, 16))
-    dropout = sizes.by_size(steps, (5_000, 0.5), (50_000, 0.3), (0, 0.1))
-    schedule = {"epochs": sizes.between(60_000 // windows, 20, 60), "patience": 12}
-    return {**sizes.tables(windows, task, {"budget": sizes.rounded(budget), "dropout": dropout}), "schedule": schedule}
+
+
+def _patch(context: int, season: int) -> int:
+    """Return the steps that the layers read at once: parts of a season or several, at most `MAX_PATCHES` of them."""
+    fitting = [steps for steps in range(1, min(season, MAX_PATCH, context) + 1) if season % steps == 0]
+    patch = max(fitting) if season > 1 else max(context // 8, 1)
+    while context // patch > MAX_PATCHES:
+        patch *= 2
+    return patch
 
 
 def _steps(statistics: Statistics, split: int, settings: TaskSettings) -> float | None:
-    """Count the steps of all windows: one ends at each step."""
+    """Count the steps of all windows: one ends at each step, and an epoch draws some of them."""
     if "steps" not in statistics:
         return None
-    windows = settings.limited(statistics["steps"][split], SPLITS[split])
+    windows = settings.limited(min(statistics["steps"][split], DRAWN), SPLITS[split])
     return float(windows * (settings.context + statistics["horizon"]))
 
 
@@ -143,6 +133,11 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
     )
 
 
+CELLS = {
+    "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "init": "balanced"}},
+    "lstm": {"model": {"forget_bias": 1.0}},
+    "mogrifier": {"model": {"rounds": 5, "rank": 16}},
+}
 SERIES = Kind(
     format=series.FORMAT,
     task=SeriesTask,
@@ -153,6 +148,6 @@ SERIES = Kind(
     card_of=_card,
     auto=_auto,
     read=_read,
-    cells=sizes.SMALL_CELLS,
+    cells=CELLS,
     figure="forecasts",
 )

@@ -16,13 +16,15 @@ from typing import Any
 from rru import data
 from rru.tasks.batches import Batch, Batches
 from rru.tasks.classification import ClassificationTask, ImageTask, ReviewTask, SequenceTask
+from rru.tasks.forecaster import QUANTILES, Forecaster
 from rru.tasks.joint import ChainHead, JointHead, NadeHead
 from rru.tasks.language import LanguageTask, WordTask, sampled
 from rru.tasks.metrics import Metric
 from rru.tasks.models import Architecture, Classifier, LayerState, Options, Recurrent, SequenceModel
 from rru.tasks.music import MusicTask
-from rru.tasks.series import QUANTILES, SeriesTask, beats_baselines, verdict
-from rru.tasks.settings import LanguageSettings, MusicSettings, TaskSettings, WordSettings
+from rru.tasks.series import SeriesTask, beats_baselines, verdict
+from rru.tasks.settings import LanguageSettings, MusicSettings, SeriesSettings, TaskSettings, WordSettings
+from rru.tasks.stepwise import StepwiseWindows
 from rru.tasks.task import Task, evaluating, map_state
 from rru.tasks.windows import SeriesPart, Windows
 
@@ -34,6 +36,7 @@ __all__ = [
     "ChainHead",
     "ClassificationTask",
     "Classifier",
+    "Forecaster",
     "ImageTask",
     "JointHead",
     "LanguageSettings",
@@ -49,7 +52,9 @@ __all__ = [
     "SequenceModel",
     "SequenceTask",
     "SeriesPart",
+    "SeriesSettings",
     "SeriesTask",
+    "StepwiseWindows",
     "Task",
     "TaskSettings",
     "Windows",

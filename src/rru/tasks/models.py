@@ -3,13 +3,16 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from rru.nn import Layer, hidden_size_for, layer_class
 from rru.tasks.cross_entropy import head_cross_entropy
+
+if TYPE_CHECKING:
+    from rru.tasks.forecaster import WindowShape
 
 Head = Callable[[int, int], nn.Linear]
 Options = Mapping[str, Any]
@@ -32,6 +35,7 @@ class Architecture:
     - `zero_state`: whether sequences start from zeros instead of the initial state of the cell.
     - `head`: builds the head from its input size and `outputs`; for music also those of `rru.tasks.joint`.
     - `zero_head`: whether the weights of the head start as zeros.
+    - `window`: for series, the shape of a window.
     """
 
     model_class: type["Recurrent"]
@@ -42,6 +46,7 @@ class Architecture:
     zero_state: bool = False
     head: Head = nn.Linear
     zero_head: bool = False
+    window: "WindowShape | None" = None
 
     def build(self, cell: str, options: Options, budget: int) -> "Recurrent":
         """Build the model with the largest hidden size that has at most `budget` parameters in total.
@@ -97,6 +102,11 @@ class Recurrent(nn.Module):
             state = self.initial_state(x.shape[1])
         output, last = self.layers(x, state, lengths=lengths)
         return output, last
+
+    @property
+    def window_steps(self) -> int | None:
+        """The number of steps of its inputs, if it must be that; None if it may be any."""
+        return None
 
     def example(self, *sizes: int) -> Tensor:
         """Return zeros as inputs: tokens (T, B) or features (T, B, m), or without T for one step."""

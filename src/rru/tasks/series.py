@@ -5,100 +5,123 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rru.data import SPLITS, Facts, Series
 from rru.data.own.data_json import SeriesFacts
 from rru.data.own.scaling import LAST, SEASONAL
-from rru.tasks.batches import Batch, Batches, groups, shuffled, spaced
+from rru.tasks import stepwise
+from rru.tasks.batches import Batch, Batches, groups, spaced
+from rru.tasks.forecaster import MEDIAN, QUANTILES, Forecaster, WindowShape, ordered, pinball, variability
+from rru.tasks.linear_start import LinearStart, StartSeries, fit_start
 from rru.tasks.metrics import MASE
-from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of
-from rru.tasks.settings import TaskSettings
+from rru.tasks.models import Architecture, LayerState, Options, Recurrent, device_of
+from rru.tasks.settings import SeriesSettings, TaskSettings
 from rru.tasks.task import Task
-from rru.tasks.windows import SERIES_FEATURES, SeriesPart, Windows
+from rru.tasks.windows import SeriesPart, Windows
 
-QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
-"""The limits of the 95 % and 80 % intervals, and the median."""
-MEDIAN = 2
 INTERVALS = {80: (1, 3), 95: (0, 4)}
 """The intervals by their percentage: the places of their limits in QUANTILES."""
 BASELINES = (LAST, SEASONAL)
 MAX_FANS, FAN_HISTORY, MAX_HISTORY = 6, 4, 400  # series, horizons and steps that the report shows
+DRAWN = 12_800  # windows in an epoch, at most, unless `limit` says otherwise
 EVALUATED = 2000  # windows of a split, evenly spaced
 EVALUATION_BATCH = 256
-
-
-class QuantileHead(nn.Linear):
-    """Return quantiles in increasing order.
-
-    Outside training the intervals are `widening` times as wide as learned, see `SeriesTask.calibrate`.
-    """
-
-    widening: Tensor  # (2,), of the 80 % and 95 % intervals
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__(in_features, out_features)
-        self.register_buffer("widening", torch.ones(len(INTERVALS)))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return quantiles (..., Q) of features (..., p)."""
-        raw = super().forward(features)
-        median = raw[..., MEDIAN : MEDIAN + 1]
-        below = self._distances(raw[..., :MEDIAN].flip(-1)).flip(-1)
-        above = self._distances(raw[..., MEDIAN + 1 :])
-        return torch.cat([median - below, median, median + above], dim=-1)
-
-    def _distances(self, raw: Tensor) -> Tensor:
-        """Return how far the limits of the intervals (..., 2) are from the median on one side."""
-        learned = F.softplus(raw).cumsum(-1)
-        if self.training:
-            return learned
-        wide = learned * self.widening
-        return torch.cat([wide[..., :1], wide.amax(-1, keepdim=True)], dim=-1)
+CALM = 0.25  # windows count in the loss by their variability to the power of minus this
+TRIMMED = 0.05  # share of the series, the hardest to forecast, that does not count when epochs are compared
+TRUSTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # how much of its correction a model may be left
 
 
 class SeriesTask(Task):
-    """Forecast the next `horizon` steps of series, as quantiles.
+    """Forecast the next `horizon` steps of series, as quantiles. The model is a `Forecaster`.
 
-    The model reads `context` steps of a series, then the steps to be forecast, which have a simple forecast in place
-    of the values. At those steps it outputs how far the quantiles are from the simple forecast.
+    An epoch draws fresh windows: first a series, all with the same chance, then where the window ends.
 
     Metrics: `mase` is the mean absolute error of the median, divided for each series by that of repeating the season
     before in the training part; `mae`, `rmse` and `pinball` (mean over the quantiles) are in the units of the file;
     `coverage_80` and `coverage_95` are percentages of values inside the intervals. With `_last` and `_seasonal` they
-    are those of repeating the last value and the last season, on the same windows.
+    are those of repeating the last value and the last season, on the same windows. `loss`, by which epochs are
+    compared, is the pinball loss in mean absolute seasonal differences, averaged over all but the hardest series.
 
     **Arguments:**
 
     - `series`: the series.
-    - `settings`: `context` is the known steps in a window; `limit` and `evaluation_limit` count windows in an epoch,
-      and for validation and test each. They are evenly spaced. Default: all, and 2,000.
+    - `settings`: `context` is the known steps in a window, `patch` those that the layers read at once; `limit` and
+      `evaluation_limit` count windows in an epoch, and for validation and test each. Default: 12,800 and 2,000.
     """
 
     metric = MASE
     starts_well = True
+    settings_class = SeriesSettings
 
     def __init__(self, series: Series, settings: TaskSettings, *, own: bool = False) -> None:
         super().__init__(series, settings, own=own)
-        self.facts = series.facts
+        assert isinstance(settings, SeriesSettings)
+        if settings.patch is None:
+            raise ValueError("task.patch must be set: models of series of version 0.2 can be used, not trained")
+        self.facts, self.everything = series.facts, settings.everything
         self.architecture = self.architecture_of(settings, series.facts, None)
         ends = np.cumsum(series.lengths)[:-1]
         arrays = (np.split(array, ends) for array in (series.values, series.observed, series.inputs))
         parts = [SeriesPart(*each) for each in zip(*arrays, series.facts.series.values(), strict=True)]
         self.windows = Windows(parts, series.facts, settings.context)
-        self._limits = {split: settings.limited(10**9 if split == "train" else EVALUATED, split) for split in SPLITS}
+        self._limits = {split: settings.limited(DRAWN if split == "train" else EVALUATED, split) for split in SPLITS}
         self._series = series
         self._places: dict[str, NDArray[np.int64]] = {}
+        self._origins = self._training_origins()
+        self._differences = np.array([_seasonal_difference(each, self.facts.season) for each in self._training_parts()])
 
     @classmethod
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
-        """Return the architecture; before training the model forecasts what its simple forecast does."""
+        """Return the architecture; before training the model forecasts what its linear forecast does."""
         if not isinstance(facts, SeriesFacts):
             raise ValueError("a model of series needs the facts of its data: columns and scalings")
-        size = SERIES_FEATURES + facts.layout.size
-        return Architecture(SequenceModel, len(QUANTILES), size, head=QuantileHead, zero_head=True)
+        assert isinstance(settings, SeriesSettings)
+        if settings.patch is None:
+            return stepwise.architecture(facts)
+        past = facts.layout.past_size
+        sizes = (settings.context, facts.horizon, settings.patch, facts.season, past, facts.layout.size - past)
+        window = WindowShape(*sizes)
+        outputs = facts.horizon * len(QUANTILES)
+        return Architecture(Forecaster, outputs, window.patch_features, zero_head=True, window=window)
+
+    def model(self, cell: str, cell_options: Options, budget: int) -> Recurrent:
+        model = super().model(cell, cell_options, budget)
+        assert isinstance(model, Forecaster)
+        start = self._start()
+        for name, array in (("level", start.level), ("start", start.forecast), ("effects", start.effects)):
+            getattr(model, name).copy_(torch.from_numpy(array))
+        return model
+
+    def _start(self) -> LinearStart:
+        """Return the linear forecast that the model starts from, of the parts to train on."""
+        shape = self.architecture.window
+        assert shape is not None
+        starts, ends = self.windows.starts, self.windows.starts + self._training_ends()
+        known = [self._series.inputs[slice(*each), shape.past :] for each in zip(starts, ends, strict=True)]
+        parts = [StartSeries(*each) for each in zip(self._training_parts(), known, strict=True)]
+        return fit_start(parts, shape, (self.facts.season, *self.facts.longer_seasons))
+
+    def _training_parts(self) -> Iterator[NDArray[np.float64]]:
+        """Yield the values (T,) of each series to train on, scaled."""
+        for number, (start, end) in enumerate(zip(self.windows.starts, self._training_ends(), strict=True)):
+            yield self.windows.scaled(start + np.arange(end)[None], np.array([number]))[0]
+
+    def _training_ends(self) -> NDArray[np.int64]:
+        """Return the number of steps (S,) of each series to train on."""
+        return self._series.lengths if self.everything else self._series.splits[:, 0]
+
+    def _training_origins(self) -> NDArray[np.int64]:
+        """Return the series that have windows to train on, and their first and last origins, (3, S)."""
+        ends = self._training_ends() - self.facts.horizon
+        assert self.architecture.window is not None
+        least = max(self.facts.season, self.architecture.window.patch)
+        firsts = np.minimum(least, np.maximum(ends - 1, 1)) - 1
+        numbers = np.flatnonzero(ends > 0)
+        if not len(numbers):
+            raise ValueError(f"train must have a window of {self.facts.horizon} steps with known values, has none")
+        return np.stack([numbers, firsts[numbers], ends[numbers]])
 
     def _windows_of(self, split: str) -> NDArray[np.int64]:
         """Return the windows (W, 2) of a split; raise ValueError if it has none. They are found when first used."""
@@ -107,11 +130,18 @@ class SeriesTask(Task):
         return self._places[split]
 
     def steps_per_epoch(self) -> int:
-        return len(groups(len(self._windows_of("train")), self.batch_size))
+        _, firsts, ends = self._origins
+        return len(groups(min(int((ends - firsts).sum()), self._limits["train"]), self.batch_size))
 
     def epoch(self, generator: torch.Generator) -> Batches:
-        order = shuffled(len(self._windows_of("train")), self.batch_size, generator)
-        return Batches(len(order), lambda number: self._batch(self._windows_of("train")[order[number]]))
+        count = self.steps_per_epoch()
+        draws = torch.rand(2, count, self.batch_size, generator=generator, dtype=torch.float64).numpy()
+        return Batches(count, lambda number: self._batch(self._drawn(draws[:, number])))
+
+    def _drawn(self, draws: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return windows (B, 2) from random numbers (2, B): of the series, and of the origin."""
+        numbers, firsts, ends = self._origins[:, (draws[0] * self._origins.shape[1]).astype(np.int64)]
+        return np.stack([numbers, firsts + (draws[1] * (ends - firsts)).astype(np.int64)], axis=1)
 
     def _batch(self, places: NDArray[np.int64]) -> Batch:
         series, origins = places.T
@@ -120,23 +150,50 @@ class SeriesTask(Task):
         return Batch(inputs, targets, None, fresh=True, tokens=inputs.shape[0] * inputs.shape[1])
 
     def _loss(self, model: nn.Module, batch: Batch, state: LayerState) -> tuple[Tensor, LayerState]:
-        quantiles, _ = model(batch.inputs, skip=len(batch.inputs) - len(batch.targets))  # (H, B, Q)
+        quantiles, _ = model(batch.inputs)  # (H, B, Q)
         there = ~batch.targets.isnan()
-        losses = pinball(quantiles, batch.targets.nan_to_num().to(quantiles.dtype))
-        return losses.mean(-1).where(there, 0).sum() / there.sum().clamp(min=1), None
+        losses = pinball(quantiles, batch.targets.nan_to_num().to(quantiles.dtype)).mean(-1)
+        values, known = batch.inputs[: self.context, :, 0], batch.inputs[: self.context, :, 1]
+        weights = variability(values, known, self.facts.season) ** -CALM  # (B,)
+        return (losses * weights).where(there, 0).sum() / there.sum().clamp(min=1), None
+
+    def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
+        return self.everything or scores["loss"] < best["loss"]
 
     def _calibrate(self, model: nn.Module) -> None:
-        """Set how much wider than learned the intervals are: so that they hold their share of the known values.
+        """Set how much of the correction to trust, and how much wider than learned the intervals are.
 
-        This is split conformal prediction. A value's score is its distance from the median, in widths of the interval
-        on that side; an interval is widened to the quantile of the scores at its share. It must hold its share of the
-        validation part, which the weights were not fitted to, and of the training part, since the validation part
-        of a short series may happen to be calm.
+        The trust is the one with the least loss on the validation part. With none of it, the model is the linear
+        forecast that it started from. The widths are found by split conformal prediction: a value's score is its
+        distance from the median, in widths of the interval on that side; an interval is widened to the quantile of the
+        scores at its share. It must hold its share of the validation part, which the weights were not fitted to, and
+        of the training part, since the validation part of a short series may happen to be calm.
         """
-        head = model.head
-        assert isinstance(head, QuantileHead)
-        head.widening.fill_(1.0)
-        head.widening.copy_(torch.maximum(*(self._widening(model, split) for split in ("valid", "train"))))
+        assert isinstance(model, Forecaster)
+        if self.everything:
+            return
+        model.widening.fill_(1.0)
+        losses = [self._trimmed(model, trust) for trust in TRUSTS]
+        model.trust.fill_(TRUSTS[int(np.argmin(losses))])
+        model.widening.copy_(torch.maximum(*(self._widening(model, split) for split in ("valid", "train"))))
+
+    def _trimmed(self, model: Forecaster, trust: float) -> float:
+        """Return the loss on the validation part if the correction counts `trust` times."""
+        losses, series = [], []
+        for places in self._evaluated("valid"):
+            batch = self._batch(places).to(device_of(model))
+            start, correction, distances, _ = model.parts(batch.inputs)
+            quantiles = ordered(start + trust * correction, distances, model.widening)
+            losses.append(self._window_losses(quantiles, batch.targets, places))
+            series.append(places[:, 0])
+        return trimmed_mean(np.concatenate(losses), np.concatenate(series))
+
+    def _window_losses(self, quantiles: Tensor, targets: Tensor, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the mean pinball loss (B,) of windows, in mean absolute seasonal differences of their series."""
+        there = ~targets.isnan()
+        losses = pinball(quantiles, targets.nan_to_num().to(quantiles.dtype)).mean(-1).where(there, 0)
+        means = (losses.sum(0) / there.sum(0).clamp(min=1)).double().cpu().numpy()
+        return np.asarray(means / self._differences[places[:, 0]])
 
     def _widening(self, model: nn.Module, split: str) -> Tensor:
         """Return the quantiles (2,) of the scores of a split."""
@@ -168,15 +225,15 @@ class SeriesTask(Task):
     def _outputs(self, model: nn.Module, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Return the quantiles (H, B, Q) that the model outputs for windows, and the targets (H, B)."""
         batch = self._batch(places).to(device_of(model))
-        quantiles, _ = model(batch.inputs, skip=self.context)
+        quantiles, _ = model(batch.inputs)
         return quantiles, batch.targets
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         sums: dict[str, float] = {}
-        count, loss = 0, 0.0
+        count, losses = 0, list[NDArray[np.float64]]()
         for places in self._evaluated(split):
             outputs, targets = self._outputs(model, places)
-            losses = pinball(outputs, targets.nan_to_num().to(outputs.dtype)).mean(-1)[~targets.isnan()]
+            losses.append(self._window_losses(outputs, targets, places))
             series, origins = places.T
             forecasts = self.windows.forecasts(series, origins, outputs.double().cpu().numpy())  # (H, B, Q)
             actual = self.windows.actual(*places.T)  # (B, H)
@@ -191,12 +248,13 @@ class SeriesTask(Task):
             for base in BASELINES:
                 errors = self.windows.simple(base, *places.T)[there] - actual[there]
                 scores |= {f"{name}_{base}": values for name, values in _errors(errors, naive).items()}
-            count, loss = count + int(there.sum()), loss + float(losses.double().sum())
+            count += int(there.sum())
             for name, values in scores.items():
                 sums[name] = sums.get(name, 0.0) + float(values.sum())
         means = {name: value / max(count, 1) for name, value in sums.items()}
         means |= {name: means[name] ** 0.5 for name in means if name.startswith("rmse")}
-        return {**means, "loss": loss / max(count, 1)}
+        series = np.concatenate([places[:, 0] for places in self._evaluated(split)])
+        return {**means, "loss": trimmed_mean(np.concatenate(losses), series)}
 
     def _details(self, model: nn.Module) -> dict[str, object]:
         """Return the last forecasts of the test part of a few series, with what came before and what came true."""
@@ -243,11 +301,16 @@ def _short_time(time: np.datetime64) -> str:
     return text.replace("T", " ")
 
 
-def pinball(quantiles: Tensor, values: Tensor) -> Tensor:
-    """Return the pinball loss (..., Q) of quantiles (..., Q) for values (...)."""
-    levels = quantiles.new_tensor(QUANTILES)
-    above = values[..., None] - quantiles
-    return torch.maximum(levels * above, (levels - 1) * above)
+def _seasonal_difference(values: NDArray[np.float64], season: int) -> float:
+    """Return the mean absolute seasonal difference of values (T,); 1 if there is none."""
+    lag = season if len(values) > 2 * season else 1
+    return float(np.abs(values[lag:] - values[:-lag]).mean()) if len(values) > lag and np.ptp(values) else 1.0
+
+
+def trimmed_mean(losses: NDArray[np.float64], series: NDArray[np.int64]) -> float:
+    """Return the mean over series of the mean losses of their windows (W,), without the highest."""
+    means = np.sort(np.bincount(series, losses)[np.unique(series)] / np.bincount(series)[np.unique(series)])
+    return float(means[: max(math.ceil(len(means) * (1 - TRIMMED)), 1)].mean())
 
 
 def verdict(scores: Mapping[str, float]) -> str:

@@ -107,3 +107,18 @@ class WordSettings(LanguageSettings):
     @property
     def data_options(self) -> dict[str, bool]:
         return {} if self.line_ends is None else {"line_ends": self.line_ends}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesSettings(TaskSettings):
+    """Settings of series. Models of version 0.2 have no `patch`."""
+
+    patch: Annotated[
+        int | None, Option("steps of the context that the layers read at once; must divide it", at_least=1)
+    ] = None
+    everything: Annotated[bool, Option("whether to train on the validation and test parts too")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patch is not None and self.context % self.patch:
+            raise ValueError(f"task.patch must divide task.context, {self.context}; got {self.patch}")

@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.own.data_json import SeriesFacts
-from rru.data.own.scaling import Scaling, recent_mean, restored, simple_forecasts, transformed
+from rru.data.own.scaling import Scaling, restored, simple_forecasts, transformed
 
-SERIES_FEATURES = 6
-"""Features of each step besides the inputs: value, change since the season before, whether it is known, whether it is
-to be forecast, how far ahead it is, and the level of the window."""
-MAX_FEATURE = 20.0
+STEP_FEATURES = 2
+"""Features of each step before the inputs: the value, and whether it is known."""
 Places = NDArray[np.int64]
 
 
@@ -28,15 +26,20 @@ class SeriesPart(NamedTuple):
 class Windows:
     """Windows of `context` known steps and `horizon` steps to forecast.
 
+    A window is named by its series and by its origin, the last known step of that series.
+
     **Arguments:**
 
     - `series`: the series.
-    - `facts`: their layout, horizon, season, and the simple forecast that the model starts from.
+    - `facts`: their layout, horizon and season.
     - `context`: steps.
     """
 
+    skip = 0
+    """The number of leading outputs of the model that are no forecasts."""
+
     def __init__(self, series: Sequence[SeriesPart], facts: SeriesFacts, context: int) -> None:
-        self.context, self.horizon, self.season, self.base = context, facts.horizon, facts.season, facts.base
+        self.context, self.horizon, self.season = context, facts.horizon, facts.season
         self.past_size = facts.layout.past_size
         self.scalings = tuple(each.scaling for each in series)
         self.values = np.concatenate([each.values for each in series])
@@ -44,7 +47,7 @@ class Windows:
         self.inputs = np.concatenate([each.inputs for each in series])
         self.starts = _starts([each.values for each in series])
         self.input_starts = _starts([each.inputs for each in series])
-        self._scaled = np.concatenate([transformed(each.values, each.scaling.floor) for each in series])
+        self._transformed = np.concatenate([transformed(each.values, each.scaling.floor) for each in series])
         names = ("centre", "deviation", "spread", "unit", "naive")
         self._numbers = {name: np.array([getattr(each, name) for each in self.scalings]) for name in names}
         self._steps = np.arange(1 - context, facts.horizon + 1)  # relative to the last known step
@@ -54,44 +57,28 @@ class Windows:
         return self._numbers[name][series][:, None]
 
     def simple(self, base: str, series: Places, origins: Places) -> NDArray[np.float64]:
-        """Return a simple forecast (B, H) in the units of the file. `origins` (B,) are the last known steps."""
+        """Return a simple forecast (B, H) in the units of the file."""
         return simple_forecasts(base, self.values, *self._at(series, origins), self.horizon, self.season)
 
     def features(self, series: Places, origins: Places) -> NDArray[np.float32]:
         """Return the features (context + horizon, B, m) of windows; steps before the series repeat its first."""
         last, starts = self._at(series, origins)
-        places = np.clip(last[:, None] + self._steps, starts[:, None], last[:, None])  # (B, T + H)
-        ahead = self._steps > 0
-        there = (last[:, None] + self._steps >= starts[:, None]) & ~ahead
-        centre = recent_mean(self._scaled, last, starts, self.season)[:, None]
-        values = self._scaled[places]
-        values[:, ahead] = self._start(last, starts)
-        before = np.maximum(places - self.season, starts[:, None])
-        parts = [
-            (values - centre) / self.scale("spread", series),
-            np.where(there, self._scaled[places] - self._scaled[before], 0) / self.scale("unit", series),
-            there & self.observed[places],
-            np.broadcast_to(ahead, places.shape),
-            np.broadcast_to(np.maximum(self._steps, 0) / self.horizon, places.shape),
-            np.tanh((centre - self.scale("centre", series)) / self.scale("deviation", series)) + np.zeros(places.shape),
-        ]
-        features = np.clip(np.stack(parts, axis=-1).astype(np.float32), -MAX_FEATURE, MAX_FEATURE)
+        steps = last[:, None] + self._steps
+        places = np.clip(steps, starts[:, None], last[:, None])  # (B, T + H)
+        known = (steps >= starts[:, None]) & (self._steps <= 0) & self.observed[places]
+        values = np.where(self._steps > 0, 0.0, self.scaled(places, series))
+        features = np.stack([values, known], axis=-1).astype(np.float32)
         return np.concatenate([features, self._inputs(series, origins)], axis=-1).transpose(1, 0, 2)
 
     def targets(self, series: Places, origins: Places) -> NDArray[np.float32]:
-        """Return what the model is to output, (H, B): the difference to its simple forecast; NaN where not known."""
-        last, starts = self._at(series, origins)
+        """Return the scaled values (H, B) that are to be forecast; NaN where not known."""
         places = self.steps_ahead(series, origins)
-        distance = (self._scaled[places] - self._start(last, starts)) / self.scale("unit", series)
-        return np.where(self.observed[places], distance, np.nan).T.astype(np.float32)
+        return np.where(self.observed[places], self.scaled(places, series), np.nan).T.astype(np.float32)
 
     def forecasts(self, series: Places, origins: Places, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return forecasts (H, B, Q) in the units of the file, from the outputs (H, B, Q) of the model."""
-        start = self._start(*self._at(series, origins))
-        scaled = outputs * self._numbers["unit"][series][:, None] + start.T[..., None]
-        for number in np.unique(series).tolist():
-            scaled[:, series == number] = restored(scaled[:, series == number], self.scalings[number].floor)
-        return np.asarray(scaled)
+        values = outputs * self._numbers["unit"][series][:, None] + self._numbers["centre"][series][:, None]
+        return self._restored(series, values)
 
     def actual(self, series: Places, origins: Places) -> NDArray[np.float64]:
         """Return the values (B, H) to be forecast, in the units of the file; NaN where not known."""
@@ -105,9 +92,18 @@ class Windows:
     def _at(self, series: Places, origins: Places) -> tuple[Places, Places]:
         return self.starts[series] + origins, self.starts[series]
 
-    def _start(self, last: Places, starts: Places) -> NDArray[np.float64]:
-        """Return the forecast that the model starts from, (B, H), scaled."""
-        return simple_forecasts(self.base, self._scaled, last, starts, self.horizon, self.season)
+    def scaled(self, places: Places, series: Places) -> NDArray[np.float64]:
+        """Return the values at places (B, ...) of series (B,), as the model sees them."""
+        centred: NDArray[np.float64] = self._transformed[places] - self.scale("centre", series)
+        return centred / self.scale("unit", series)
+
+    def _restored(self, series: Places, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return transformed values (H, B, Q) of series (B,) in the units of the file, none below the least."""
+        for number in np.unique(series).tolist():
+            scaling, here = self.scalings[number], series == number
+            least = -np.inf if scaling.least is None else scaling.least
+            values[:, here] = np.maximum(restored(values[:, here], scaling.floor), least)
+        return values
 
     def _inputs(self, series: Places, origins: Places) -> NDArray[np.float32]:
         """Return the inputs (B, T + H, k); those not known in advance are 0 after the last known step."""

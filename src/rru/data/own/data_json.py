@@ -1,7 +1,7 @@
 """What a run or export keeps about the user's own data, in data.json. Anyone may have written it, so it is checked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Self
 
 from rru.data.own.columns import Layout
@@ -107,24 +107,27 @@ class SeriesFacts(Facts):
     - `layout`: what the columns of a table are.
     - `series`: the scaling of each series, by name; at least one.
     - `horizon`, `season`: steps.
-    - `base`: the simple forecast that the model starts from.
+    - `base`: the simple forecast that a model of version 0.2 starts from; empty for later ones.
     - `starts`: the time of the first step of each series, such as `2026-01-31T13:00`; empty without times.
+    - `longer_seasons`: further numbers of steps after which a pattern repeats, such as a week of hours.
     """
 
     layout: Layout
     series: Mapping[str, Scaling]
     horizon: int
     season: int
-    base: str
+    base: str = ""
     starts: tuple[str, ...] = ()
+    longer_seasons: tuple[int, ...] = ()
 
     @classmethod
     def _values(cls, given: JSON) -> JSON:
         scalings = {str(name): Scaling.from_fields(values) for name, values in given["series"].items()}
         if not scalings:
             raise ValueError("series must have at least one scaling")
-        if given["base"] not in BASES:
-            raise ValueError(f"base must be {', '.join(BASES)}, got {given['base']!r}"[:200])
+        if given["base"] not in ("", *BASES):
+            raise ValueError(f"base must be {', '.join(BASES)} or empty, got {given['base']!r}"[:200])
+        longer = given.get("longer_seasons", ())
         return {
             **super()._values(given),
             "layout": Layout.from_fields(given["layout"]),
@@ -133,12 +136,18 @@ class SeriesFacts(Facts):
             "season": _count(given, "season", MAX_SEASON),
             "base": given["base"],
             "starts": tuple(map(str, given.get("starts", ()))),
+            "longer_seasons": tuple(_count({"longer_seasons": each}, "longer_seasons", MAX_SEASON) for each in longer),
         }
 
     def scaling(self, name: str, values: Values) -> Scaling:
         """Return the scaling of a series; one that was not there in training is scaled by its own values (T,)."""
-        log = any(scaling.floor is not None for scaling in self.series.values())
-        return self.series.get(name) or Scaling.of(values, self.season, self.horizon, self.base, log=log)
+        if name in self.series:
+            return self.series[name]
+        units = [scaling.unit for scaling in self.series.values() if scaling.floor is not None]
+        if self.base:
+            return Scaling.stepwise(values, self.season, self.horizon, self.base, log=bool(units))
+        own = Scaling.of(values, self.season)
+        return replace(own, unit=units[0]) if units and own.floor is not None else own
 
 
 def _plain(value: object) -> object:

@@ -1,8 +1,8 @@
 """Simple forecasts, and the scaling of a series from its training part."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ BASES = (LAST, SEASONAL, AVERAGE, GROWTH, MEAN)
 AVERAGED = 4  # seasons
 MIN_SPAN = 8  # steps of a mean
 MAX_ORIGINS = 2000  # to compare simple forecasts on
-MIN_LEVELS, GROWS = 1.5, 0.5  # when to forecast the logarithm
+MIN_LOG_SHARE = 0.01  # of the median that the lowest value of a series must have for its logarithm to be taken
 
 
 def simple_forecasts(
@@ -124,8 +124,10 @@ class Scaling:
     - `floor`: the lowest value before the logarithm is taken; None if values are taken as they are.
     - `centre`, `deviation`: mean and standard deviation.
     - `spread`: standard deviation from the mean of the season before.
-    - `unit`: mean error of the simple forecast that the model starts from.
+    - `unit`: what values are divided by: the typical spread of all series on a logarithmic scale, else that of its own.
+      In files of version 0.2, the mean error of a simple forecast.
     - `naive`: mean absolute difference from the season before, in the units of the file: what MASE divides by.
+    - `least`: the lowest value that a forecast may have; None if there is none.
     """
 
     floor: float | None
@@ -134,10 +136,25 @@ class Scaling:
     spread: float
     unit: float
     naive: float
+    least: float | None = None
 
     @classmethod
-    def of(cls, values: Values, season: int, horizon: int, base: str, *, log: bool) -> "Scaling":
-        """Find the scaling of the training part (T,) of a series, without missing values.
+    def of(cls, values: Values, season: int) -> "Scaling":
+        """Find the scaling of the training part (T,) of a series, without missing values; `unit` is its own spread."""
+        low = float(values.min())
+        log = low > 0 and low >= MIN_LOG_SHARE * float(np.median(values))
+        floor = low / 10 if log else None
+        scaled = transformed(values, floor)
+        origins = np.arange(min(len(values) - 1, max(season, MIN_SPAN)), len(values))
+        deviation = float(np.std(scaled))
+        spread = float(np.std(scaled[origins] - recent_mean(scaled, origins, np.zeros_like(origins), season)))
+        spread = spread or deviation or 1.0
+        naive = _seasonal_difference(values, season)
+        return cls(floor, float(np.mean(scaled)), deviation or 1.0, spread, spread, naive, 0.0 if low >= 0 else None)
+
+    @classmethod
+    def stepwise(cls, values: Values, season: int, horizon: int, base: str, *, log: bool) -> "Scaling":
+        """Find the scaling of a new series for a model of version 0.2, from its values (T,).
 
         `log` asks for the logarithm, which a series with negative values does not have.
         """
@@ -149,21 +166,35 @@ class Scaling:
         unit = base_errors(base, scaled, season, horizon)
         smallest = 1e-6 * (deviation or 1.0)
         deviation, spread, unit = (max(number, smallest) for number in (deviation, spread, unit))
-        lag = season if len(values) > 2 * season else 1
-        naive = float(np.abs(values[lag:] - values[:-lag]).mean()) or float(np.std(values))
-        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, naive)
+        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, _seasonal_difference(values, season))
 
     @classmethod
     def from_fields(cls, fields: JSON) -> "Scaling":
         """Build a scaling from JSON values; raise ValueError if one is not finite, or not positive where it must."""
         numbers = {name: float(fields[name]) for name in ("centre", "deviation", "spread", "unit", "naive")}
         floor = None if fields["floor"] is None else float(fields["floor"])
+        least = None if fields.get("least") is None else float(fields["least"])
         wrong = [
             name for name, value in numbers.items() if not math.isfinite(value) or (name != "centre" and value <= 0)
         ]
         if wrong or (floor is not None and not 0 < floor < math.inf):
             raise ValueError(f"{', '.join(wrong) or 'floor'} of a scaling must be finite and positive")
-        return cls(floor, **numbers)
+        if least is not None and not math.isfinite(least):
+            raise ValueError(f"least of a scaling must be finite, got {least}")
+        return cls(floor, **numbers, least=least)
+
+
+def pooled(scalings: Sequence[Scaling]) -> list[Scaling]:
+    """Return scalings whose logarithms have one unit, so that a change in per cent is the same in all series."""
+    spreads = [scaling.spread for scaling in scalings if scaling.floor is not None]
+    unit = float(np.median(spreads)) if spreads else 1.0
+    return [scaling if scaling.floor is None else replace(scaling, unit=unit) for scaling in scalings]
+
+
+def _seasonal_difference(values: Values, season: int) -> float:
+    """Return the mean absolute difference from the season before, or from the last value if there are few seasons."""
+    lag = season if len(values) > 2 * season else 1
+    return float(np.abs(values[lag:] - values[:-lag]).mean()) or float(np.std(values)) or 1.0
 
 
 def transformed(values: Values, floor: float | None) -> Values:
@@ -183,38 +214,6 @@ def base_errors(base: str, values: Values, season: int, horizon: int) -> float:
     origins = origins[origins + horizon < len(values)]
     forecast = simple_forecasts(base, values, origins, starts[: len(origins)], horizon, season)
     return float(np.abs(forecast - values[origins[:, None] + np.arange(1, horizon + 1)]).mean())
-
-
-def grows_with_level(values: Values, season: int) -> bool:
-    """Return whether the values are positive and vary more where they are higher, as for growth in per cent."""
-    if values.min() <= 0:
-        return False
-    size = max(season, MIN_SPAN, len(values) // 20)
-    blocks = values[len(values) % size :].reshape(-1, size)
-    means, spreads = blocks.mean(axis=1), np.abs(np.diff(blocks, axis=1)).mean(axis=1)
-    if len(blocks) < 4 or means.max() < MIN_LEVELS * means.min() or spreads.min() <= 0:
-        return False
-    slope = np.polyfit(np.log(means), np.log(spreads), 1)[0]
-    return bool(slope > GROWS and np.corrcoef(np.log(means), np.log(spreads))[0, 1] > GROWS)
-
-
-def detected_season(values: Values, most: int) -> int:
-    """Return the period of the strongest repetition in a series, from its autocorrelation; 1 if there is none."""
-    changes = values - np.polyval(np.polyfit(np.arange(len(values)), values, 1), np.arange(len(values)))
-    most = min(most, len(values) // 3)
-    if most < 3 or not changes.any():
-        return 1
-    power = float((changes**2).sum())
-    correlations = np.array([(changes[lag:] * changes[: len(changes) - lag]).sum() / power for lag in range(most + 2)])
-    negative = np.flatnonzero(correlations < 0)
-    if not len(negative):
-        return 1
-    first = int(negative[0])
-    peaks = [
-        lag for lag in range(max(first, 2), most + 1) if correlations[lag] == correlations[lag - 1 : lag + 2].max()
-    ]
-    best = max(peaks, key=lambda lag: float(correlations[lag]), default=1)
-    return best if peaks and correlations[best] > max(0.2, 2 / math.sqrt(len(values))) else 1
 
 
 def _origins(values: Values, season: int, horizon: int) -> tuple[Places, Places]:

@@ -1,6 +1,6 @@
 """Series for forecasting, from a table: their splits, season and scaling."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,17 +13,8 @@ from rru.data.own.data_json import SeriesFacts
 from rru.data.own.detect import is_table
 from rru.data.own.formats import Candidate, Format, Options
 from rru.data.own.resampling import RegularSeries, read_series
-from rru.data.own.scaling import (
-    AVERAGE,
-    BASES,
-    GROWTH,
-    Scaling,
-    Values,
-    base_errors,
-    detected_season,
-    grows_with_level,
-    transformed,
-)
+from rru.data.own.scaling import Scaling, Values, pooled
+from rru.data.own.seasons import find_seasons
 from rru.data.own.splits import slashed
 from rru.data.own.table import listed, read_table
 from rru.data.sets import SPLITS, Series
@@ -33,7 +24,6 @@ if TYPE_CHECKING:
     from rru.data.own import OwnData
 
 MIN_TRAINING = 4  # steps of the training part before its last horizon
-MAX_SEASON = 400  # steps, where it is not known from the frequency
 
 
 class SplitSeries(NamedTuple):
@@ -61,9 +51,8 @@ def prepare(own: "OwnData") -> Prepared:
     if constant := len(joined) - len(splits):
         notes.append(f"{constant:,} series do not change in their training part and are left out")
     training, all_series = [each.training for each in splits], [each.series for each in splits]
-    season, why = _season(layout, training, own.options.get("season"))
-    log = bool(np.mean([grows_with_level(values, season) for values in training]) > 0.5)
-    base = _best_base(training, season, horizon, log=log)
+    (season, *longer), why = find_seasons(layout.frequency, training, own.options.get("season"))
+    scalings = pooled([Scaling.of(values, season) for values in training])
     layout = layout.scaled([each.series.inputs[: each.valid] for each in splits])
     parts = [(each.valid, each.test - each.valid, len(each.series.values) - each.test) for each in splits]
     steps = [int(count) for count in np.sum(parts, axis=0)]
@@ -71,19 +60,21 @@ def prepare(own: "OwnData") -> Prepared:
         layout=layout,
         horizon=horizon,
         season=season,
-        base=base,
-        series={each.series.name: Scaling.of(each.training, season, horizon, base, log=log) for each in splits},
+        longer_seasons=tuple(longer),
+        series={series.name: scaling for series, scaling in zip(all_series, scalings, strict=True)},
         statistics={
             "series": len(splits),
             "steps": steps,
+            "longest": max(map(len, training)),
             "horizon": horizon,
             "season": season,
+            "longest_season": max([season, *longer]),
             "inputs": layout.size,
         },
         starts=tuple(str(each.start) for each in all_series if each.start is not None),
         summary=f"{_summary(layout, all_series)}, {why}; forecasts {horizon}; "
         f"train / valid / test {slashed(steps)} steps",
-        notes=(*notes, *_notes(layout, all_series, tables["train"].names, log)),
+        notes=(*notes, *_notes(layout, all_series, tables["train"].names, scalings)),
     )
     arrays = {
         "values": np.concatenate([series.values for series in all_series]),
@@ -118,41 +109,22 @@ def _joined(own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]]) ->
                 before = len(series.values)
                 series = series.followed_by(parts[split][name], own.places[split])
                 lengths[split] = len(series.values) - before
-        if lengths["train"] < horizon + MIN_TRAINING:
-            most = (len(series.values) - MIN_TRAINING) // 3
-            advice = f"horizon must be at most {most}" if most > 0 else "it must have more steps"
-            steps = f"{f'series {name!r} ' if name else ''}has {len(series.values):,} steps"
-            few = f"{steps}, too few to train, validate and test with a horizon of {horizon}"
-            raise DataError(own.path, f"{few}; {advice}")
+        if lengths["train"] < horizon + MIN_TRAINING and own.missing:
+            lengths = {"train": len(series.values), "valid": 0, "test": 0}
         joined.append(SplitSeries(series, lengths["train"], lengths["train"] + lengths["valid"]))
+    if short := sum(each.valid == len(each.series.values) for each in joined):
+        if short == len(joined):
+            raise _too_short(own.path, max((each.series for each in joined), key=lambda each: len(each.values)), horizon)
+        notes.append(f"{short:,} series are too short to be held out: they are trained on, not scored")
     return joined, list(dict.fromkeys(notes))
 
 
-def _season(layout: Layout, training: list[Values], given: int | None) -> tuple[int, str]:
-    """Return the season, and where it is from."""
-    longest = max(map(len, training))
-    if given is not None:
-        if given >= longest:
-            raise ValueError(f"season must be less than the {longest:,} steps of the training part, got {given}")
-        return given, f"season {given} as given"
-    usual = 1 if layout.frequency is None else layout.frequency.season
-    if usual > 1 and 2 * usual <= longest:
-        return usual, f"season {usual} by the frequency"
-    season = int(np.median([detected_season(values, MAX_SEASON) for values in training]))
-    return (season, f"season {season} found by autocorrelation") if season > 1 else (1, "no season")
-
-
-def _best_base(training: list[Values], season: int, horizon: int, *, log: bool) -> str:
-    """Return the simple forecast with the least error, on average over the series, relative to the others."""
-    errors: dict[str, float] = {}
-    bases = [base for base in BASES if season > 1 or base not in (AVERAGE, GROWTH)]
-    for values in training:
-        scaled = transformed(values, values.min() / 10 if log and values.min() > 0 else None)
-        base_error = {base: base_errors(base, scaled, season, horizon) for base in bases}
-        best = min(base_error.values()) or 1.0
-        for base in bases:
-            errors[base] = errors.get(base, 0.0) + base_error[base] / best
-    return min(errors, key=lambda base: errors[base])
+def _too_short(path: Path, longest: RegularSeries, horizon: int) -> DataError:
+    """Return the error if even the longest series has too few steps."""
+    most = (len(longest.values) - MIN_TRAINING) // 3
+    advice = f"horizon must be at most {most}" if most > 0 else "it must have more steps"
+    steps = f"{f'series {longest.name!r} ' if longest.name else ''}has {len(longest.values):,} steps"
+    return DataError(path, f"{steps}, too few to train, validate and test with a horizon of {horizon}; {advice}")
 
 
 def _summary(layout: Layout, all_series: list[RegularSeries]) -> str:
@@ -166,10 +138,11 @@ def _summary(layout: Layout, all_series: list[RegularSeries]) -> str:
     return f"{many}{inputs}; {steps:,} steps, {gaps}{rate}"
 
 
-def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], log: bool) -> list[str]:
+def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], scalings: Sequence[Scaling]) -> list[str]:
     notes = list(dict.fromkeys(note for series in all_series for note in series.notes))
-    if log:
-        notes.append(f"{layout.target!r} varies more where it is higher: the model sees its logarithm")
+    if positive := sum(scaling.floor is not None for scaling in scalings):
+        which = "is" if positive == len(scalings) else f"of {positive:,} series is"
+        notes.append(f"{layout.target!r} {which} positive: the model sees its logarithm, and its forecasts are positive")
     used = {layout.target, layout.time, layout.id, *layout.past, *layout.known}
     if unused := [name for name in names if name not in used]:
         advice = "name them as columns, or as known if they are known in advance"  # notes are kept for both ways of use

@@ -36,6 +36,7 @@ _NAMES = {
 }
 DAY = _UNITS["D"]
 _MONTH = 31 * DAY
+_YEAR = 1461 * DAY // 4
 MAX_STEP = 10_000 * 366 * DAY  # of the time between steps, in microseconds
 
 
@@ -149,16 +150,17 @@ class Frequency:
         return f"every {count} {_NAMES[unit]}s" if count > 1 else f"every {_NAMES[unit]}"
 
     @property
-    def season(self) -> int:
-        """The usual number of steps after which a pattern repeats: a day, a week or a year; 1 if there is none."""
+    def seasons(self) -> tuple[int, ...]:
+        """The usual numbers of steps after which patterns repeat, shortest first: a day, a week, a year; may be none."""
         if self.unit == "B":
-            return 5
+            return 5, 261
         if self.unit == "M":
-            return max(12 // self.count, 1)
-        whole = {_UNITS["s"]: 60, _UNITS["min"]: 60, _UNITS["D"]: 7, _UNITS["W"]: 52}
-        if self.count in whole:
-            return whole[self.count]
-        return DAY // self.count if self.count < DAY and DAY % self.count == 0 else 1
+            return (12 // self.count,) if self.count < 12 else ()
+        minute, hour, week = (_UNITS[unit] for unit in ("min", "h", "W"))
+        cycles = {minute: (minute, hour), 10 * minute: (hour, DAY), DAY: (DAY, week), week: (week, _YEAR)}
+        lengths = next((lengths for finer, lengths in cycles.items() if self.count < finer), (_YEAR,))
+        steps = [round(length / self.count) for length in lengths if length == _YEAR or length % self.count == 0]
+        return tuple(count for count in steps if count > 1 and self.count <= week)
 
     def positions(self, times: Times, start: np.datetime64) -> NDArray[np.float64]:
         """Return how many steps after `start` each time is; a fraction if it is between two steps."""

@@ -1,0 +1,172 @@
+"""The model that forecasts series: a linear forecast, and what recurrent layers that read patches add to it."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rru.nn import Layer
+from rru.tasks.models import Architecture, LayerState, Recurrent
+from rru.tasks.windows import STEP_FEATURES
+
+QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
+"""The limits of the 95 % and 80 % intervals, and the median."""
+MEDIAN = 2
+PATCH_FEATURES = 2
+"""Features of a patch besides its values and inputs: the share of known values, and the variability of the window."""
+MAX_FEATURE = 20.0
+MIN_VARIABILITY = 0.01
+KNOWN_UNITS = 32  # of the layer for inputs that are known in advance
+
+
+@dataclass(frozen=True)
+class WindowShape:
+    """The steps and features of a window.
+
+    **Arguments:**
+
+    - `context`, `horizon`: known steps, and steps to forecast.
+    - `patch`: steps of the context that the layers read at once; divides `context`.
+    - `season`: steps after which a pattern repeats.
+    - `past`, `known`: the number of inputs that are not known in advance, and that are.
+    """
+
+    context: int
+    horizon: int
+    patch: int
+    season: int
+    past: int = 0
+    known: int = 0
+
+    @property
+    def step_features(self) -> int:
+        """The number of features of a step."""
+        return STEP_FEATURES + self.past + self.known
+
+    @property
+    def patch_features(self) -> int:
+        """The number of features of a patch."""
+        return self.patch + PATCH_FEATURES + self.past + self.known
+
+
+class Forecaster(Recurrent):
+    """Forecast quantiles of the steps after a window.
+
+    The values of a window are centred on their level, which is linear in them. The median is a linear forecast from
+    the centred values, plus a correction: a trained linear map, and a head on the output of the recurrent layers, which
+    read the context patch by patch. The linear forecast is fitted before training (`rru.tasks.linear_start`), so an
+    untrained model forecasts as it does. Effects of inputs that are known in advance are taken off the values first,
+    and added to the forecasts.
+
+    Outside training, the correction counts `trust` times, and intervals are `widening` times as wide as learned; see
+    `SeriesTask.calibrate`.
+
+    **Shapes:** C = context, H = horizon, Q = quantiles.
+    """
+
+    level: Tensor  # (C,), weights of the values whose sum is the level
+    start: Tensor  # (H, C), the linear forecast
+    effects: Tensor  # (known,), of the inputs that are known in advance
+    trust: Tensor  # ()
+    widening: Tensor  # (2,), of the 80 % and 95 % intervals
+
+    def __init__(self, layers: Layer, architecture: Architecture) -> None:
+        super().__init__(layers, architecture)
+        shape = architecture.window
+        assert isinstance(shape, WindowShape)
+        self.shape = shape
+        self.change = nn.Parameter(torch.zeros(shape.horizon, shape.context))
+        self.register_buffer("level", F.one_hot(torch.tensor(shape.context - 1), shape.context).float())
+        self.register_buffer("start", torch.zeros(shape.horizon, shape.context))
+        self.register_buffer("effects", torch.zeros(shape.known))
+        self.register_buffer("trust", torch.ones(()))
+        self.register_buffer("widening", torch.ones(2))
+        if shape.known:
+            self.known_units = nn.Linear(layers.output_size + shape.known, KNOWN_UNITS)
+            self.known_head = nn.Linear(KNOWN_UNITS, len(QUANTILES))
+            nn.init.zeros_(self.known_head.weight)
+            nn.init.zeros_(self.known_head.bias)
+
+    @property
+    def window_steps(self) -> int:
+        return self.shape.context + self.shape.horizon
+
+    def example(self, *sizes: int) -> Tensor:
+        return torch.zeros(*sizes, self.shape.step_features)
+
+    def forward(
+        self, inputs: Tensor, state: LayerState = None, *, lengths: Tensor | None = None, skip: int = 0
+    ) -> tuple[Tensor, LayerState]:
+        """Return scaled quantiles (H, B, Q) for windows (C + H, B, features), and the final state of the layers.
+
+        The features of a step are those of `rru.tasks.Windows`. `lengths` and `skip` are not used.
+        """
+        start, correction, distances, last = self.parts(inputs, state)
+        widening = torch.ones_like(self.widening) if self.training else self.widening
+        median = start + (correction if self.training else self.trust * correction)
+        return ordered(median, distances, widening), last
+
+    def parts(self, inputs: Tensor, state: LayerState = None) -> tuple[Tensor, Tensor, Tensor, LayerState]:
+        """Return the linear forecast (H, B), the correction (H, B), raw distances (H, B, 4), and the final state."""
+        shape = self.shape
+        inputs = inputs.to(self.change.dtype)
+        context, future = inputs[: shape.context], inputs[shape.context :]
+        known_inputs = STEP_FEATURES + shape.past
+        values = context[..., 0] - context[..., known_inputs:] @ self.effects  # (C, B)
+        level = self.level @ values  # (B,)
+        centred = values - level
+        output, last = self.run(self._patches(centred, context), state, None)  # (patches, B, p)
+        raw = self.head(output[-1]).unflatten(-1, (shape.horizon, len(QUANTILES))).transpose(0, 1)  # (H, B, Q)
+        if shape.known:
+            raw = raw + self._known(output[-1], future[..., known_inputs:])
+        start = self.start @ centred + level + future[..., known_inputs:] @ self.effects
+        correction = raw[..., MEDIAN] + self.change @ centred
+        distances = torch.cat([raw[..., :MEDIAN], raw[..., MEDIAN + 1 :]], dim=-1)
+        return start, correction, distances, last
+
+    def _patches(self, centred: Tensor, context: Tensor) -> Tensor:
+        """Return the features (patches, B, m) that the layers read, of centred values (C, B)."""
+        shape = self.shape
+        patches = shape.context // shape.patch
+        values = centred.clamp(-MAX_FEATURE, MAX_FEATURE).unflatten(0, (patches, shape.patch)).transpose(1, 2)
+        size = variability(centred, context[..., 1], shape.season).log().expand(patches, -1)
+        means = context[..., 1:].unflatten(0, (patches, shape.patch)).mean(1)  # (patches, B, 1 + inputs)
+        return torch.cat([values, size.unsqueeze(-1), means], dim=-1)
+
+    def _known(self, output: Tensor, inputs: Tensor) -> Tensor:
+        """Return what inputs (H, B, known) of the steps to forecast add to the quantiles."""
+        joined = torch.cat([output.expand(len(inputs), -1, -1), inputs], dim=-1)
+        added: Tensor = self.known_head(F.relu(self.known_units(joined)))
+        return added
+
+
+def variability(values: Tensor, known: Tensor, season: int) -> Tensor:
+    """Return the mean absolute seasonal difference (B,) in windows (C, B), at least `MIN_VARIABILITY`."""
+    lag = season if season < len(values) else 1
+    if len(values) <= lag:
+        return values.new_full(values.shape[1:], 1.0)
+    both = known[lag:] * known[:-lag]
+    differences = (values[lag:] - values[:-lag]).abs() * both
+    return differences.sum(0) / both.sum(0).clamp(min=1) + MIN_VARIABILITY
+
+
+def ordered(median: Tensor, distances: Tensor, widening: Tensor) -> Tensor:
+    """Return quantiles (..., Q) in increasing order, from a median (...) and raw distances (..., Q - 1)."""
+    below = _distances(distances[..., :MEDIAN].flip(-1), widening).flip(-1)
+    above = _distances(distances[..., MEDIAN:], widening)
+    median = median.unsqueeze(-1)
+    return torch.cat([median - below, median, median + above], dim=-1)
+
+
+def _distances(raw: Tensor, widening: Tensor) -> Tensor:
+    """Return how far the limits of the intervals (..., 2) are from the median on one side."""
+    wide = F.softplus(raw).cumsum(-1) * widening
+    return torch.cat([wide[..., :1], wide.amax(-1, keepdim=True)], dim=-1)
+
+
+def pinball(quantiles: Tensor, values: Tensor) -> Tensor:
+    """Return the pinball loss (..., Q) of quantiles (..., Q) for values (...)."""
+    levels = quantiles.new_tensor(QUANTILES)
+    above = values[..., None] - quantiles
+    return torch.maximum(levels * above, (levels - 1) * above)
