@@ -296,23 +296,7 @@ class _Loop:
 
     def _result(self, status: RunStatus, reason: str, test: Mapping[str, float]) -> Result:
         self._tick()
-        progress, metric = self.progress, self.task.metric
-        return Result(
-            status=status,
-            reason=reason,
-            metric=metric.key,
-            higher_is_better=metric.higher_is_better,
-            best=progress.validation.get(metric.key),
-            best_epoch=progress.best_epoch,
-            validation=dict(progress.validation),
-            test=dict(test),
-            epochs=progress.epoch,
-            steps=progress.step,
-            tokens=progress.tokens,
-            parameters=count_parameters(self.session.model),
-            untrained_loss=progress.untrained_loss,
-            seconds=dict(progress.seconds),
-        )
+        return self.progress.result(status, reason, self.task.metric, test, count_parameters(self.session.model))
 
     def _tell(self, event: Event) -> None:
         if self.watch is not None:

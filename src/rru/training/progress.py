@@ -1,14 +1,21 @@
 """The progress of a run: counters, best validation so far, and time spent."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rru.settings.tables import Schedule
 from rru.training.errors import RunError
+from rru.training.result import Result
 from rru.training.run_files import count, is_number
+from rru.training.status import RunStatus
+
+if TYPE_CHECKING:
+    from rru.tasks import Metric
 
 SHOWN = 60  # characters of a wrong value that an error shows
 
@@ -74,6 +81,30 @@ class Progress:
                 f"above the untrained model's {self.untrained_loss:.6g}"
             )
 
+    def result(
+        self, status: RunStatus, reason: str, metric: Metric, test: Mapping[str, float], parameters: int
+    ) -> Result:
+        """Return the result of a run that ends here.
+
+        **Arguments:** `metric`: the main metric of the task; the others are those of `Result`.
+        """
+        return Result(
+            status=status,
+            reason=reason,
+            metric=metric.key,
+            higher_is_better=metric.higher_is_better,
+            best=self.validation.get(metric.key),
+            best_epoch=self.best_epoch,
+            validation=dict(self.validation),
+            test=dict(test),
+            epochs=self.epoch,
+            steps=self.step,
+            tokens=self.tokens,
+            parameters=parameters,
+            untrained_loss=self.untrained_loss,
+            seconds=dict(self.seconds),
+        )
+
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
         """Add the time spent inside the `with` block to `seconds[what]`."""
@@ -84,7 +115,7 @@ class Progress:
             self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Progress":
+    def from_state(cls, state: Mapping[str, Any]) -> Progress:
         """Restore the counters from a checkpoint; raise RunError if a name or type differs."""
         known = {entry.name for entry in fields(cls)}
         if set(state) != known:
