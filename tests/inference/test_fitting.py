@@ -1,5 +1,6 @@
 """`rru.fit` on a path, a table or a user's own model; and again, in the same folder."""
 
+import shutil
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import rru
 from rru.data import DataError
-from rru.training import RunError
+from rru.training import Run, RunError
 from tests import own_files
 
 INPUTS = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
@@ -81,6 +82,35 @@ class TestOwnModel:
         assert "resuming after 12 steps" in capsys.readouterr().err
         assert again.test == whole.test
         assert all(map(torch.equal, again.model.parameters(), whole.model.parameters()))
+
+    def test_rates_follow_the_schedule_over_the_batches_of_the_loader(self):
+        settings = {"lr": 0.05, "epochs": 3, "decay": "linear", "warmup": 0.125, "log_steps": 1}
+        fit("whole", settings=settings)
+        lines = [line for line in Run("whole").metrics() if line["kind"] == "steps"]
+        expected = [0.05 * share for share in (0.25, 0.5, 0.75, *(1 - step / 21 for step in range(21)))]
+        assert [line["lr"] for line in lines] == pytest.approx(expected)  # 3 epochs of 8 batches
+        calls = iter(range(100))
+        assert fit("part", settings=settings, stop=lambda: next(calls) == 11).status == "stopped"
+        assert fit("part", settings=settings).test == fit("whole", settings=settings).test
+        with pytest.raises(ValueError, match=r"schedule\.decay must be 'none' or 'cosine' or 'linear', got 'cos'"):
+            fit(settings={"decay": "cos"})
+
+    def test_a_setting_that_is_removed_has_its_default(self):
+        first = fit(settings={"epochs": 1})
+        again = fit(settings={"epochs": 1, "warmup": None, "ema": None})  # the same training
+        assert again.result == first.result
+
+    def test_a_run_of_a_version_without_a_setting_goes_on(self, tmp_path):
+        calls = iter(range(100))
+        fit(stop=lambda: next(calls) == 7)
+        path = tmp_path / "m" / "config.toml"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith(("decay", "warmup"))))
+        assert len(path.read_text().splitlines()) == len(lines) - 2
+        shutil.rmtree(tmp_path / "m" / "checkpoint")  # it has the settings too
+        with pytest.raises(RunError, match=r"other settings \(schedule.decay is none, not cosine\)"):
+            fit(settings={"lr": 0.05, "epochs": 3, "decay": "cosine"})
+        assert fit().status == "finished"
 
     def test_what_it_returns_is_the_result_and_has_verbs(self):
         fitted = fit(metric=F.l1_loss)

@@ -15,10 +15,12 @@ from tests.training.toy import CONFIG, Toy, config
 
 TASKS = {  # batches whose halves and thirds are not equal
     "music": (lambda: MusicTask.of("music", small.music(), context=10, batch_size=5), "rru"),
+    "decaying": (lambda: MusicTask.of("music", small.music(), context=10, batch_size=5), "rru"),
     "words": (lambda: text(stateful=False), "gru"),
     "stateful": (lambda: text(stateful=True), "lstm"),
     "reviews": (lambda: ReviewTask.of("reviews", small.reviews(), context=20, batch_size=7), "mogrifier"),
 }
+SCHEDULES = {"decaying": {"decay": "cosine", "warmup": 0.25}}
 
 
 def text(stateful):
@@ -36,7 +38,7 @@ def train_task(name, folder, processes=None, watch=None, stop=lambda: False):
         task = make()
         model = small.model_for(task, cell)
     if processes.first and not (folder / "config.toml").exists():
-        Run.create(folder, CONFIG if name == "toy" else config(epochs=2))
+        Run.create(folder, CONFIG if name == "toy" else config(epochs=2, **SCHEDULES.get(name, {})))
     processes.wait()
     optimiser = RAdam(model.parameters(), 0.01, clip=1.5)
     return train(task, model, optimiser, Run(folder), watch or (lambda event: None), stop=stop, processes=processes)

@@ -133,5 +133,5 @@ def show_settings(config: Config, preset: str) -> None:
 
 SHOWN = (
     "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr", "epochs",
-    "patience",
+    "patience", "decay", "warmup",
 )  # fmt: skip

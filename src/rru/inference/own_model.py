@@ -56,7 +56,8 @@ class ModelConfig:
         chosen = presets.settings_by_name(changes, TRAINING_SETTINGS, "a model of your own")
         for name, value in {**DEFAULTS, **chosen}.items():
             table, _, key = name.partition(".")
-            values[table][key] = value
+            if value is not None:
+                values[table][key] = value
         return cls(OptimiserSettings(**values["optimiser"]), Schedule(**values["schedule"]), model, metric)
 
     def tables(self) -> Tables:
@@ -84,7 +85,8 @@ class ModelRun(Run):
     def check(self, config: ModelConfig, training: Tables) -> None:
         """Raise RunError, naming what differs, unless the folder holds a run of this training."""
         known = self.fingerprint()
-        differences, other = toml.differences(self.tables, config.tables()), "other settings"
+        before = presets.merged(ModelConfig.of({}).tables(), self.tables)  # its version may not have had all settings
+        differences, other = toml.differences(before, config.tables()), "other settings"
         if not differences:
             tables = [table for table in (*known, *training) if known.get(table) != training.get(table)]
             differences = toml.differences(known, training)

@@ -107,13 +107,23 @@ class OptimiserSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The table `schedule`: how long a run trains, its seed, and how often it logs and saves."""
+    """The table `schedule`: how long a run trains, at which rates, its seed, and how often it logs and saves."""
 
     patience: Annotated[int, Option("epochs without improvement before training stops", at_least=1)]
     epochs: Annotated[int, Option("maximum number of epochs", at_least=1)]
     seed: Annotated[
         int, Option("random seed for initial weights, data order and dropout", at_least=0, at_most=2**63 - 1)
     ]
+    decay: Annotated[
+        str,
+        Option(
+            "how the learning rate falls to zero over all epochs: along a cosine, a line, or not at all",
+            choices=("none", "cosine", "linear"),
+        ),
+    ] = "none"
+    warmup: Annotated[
+        float, Option("share of all planned steps over which the learning rate rises from zero", at_least=0, below=1)
+    ] = 0.0
     test_every_epoch: Annotated[
         bool,
         Option("also test after every epoch, to show the best of all epochs as some papers do; selects nothing"),

@@ -23,6 +23,7 @@ from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
 from rru.training.folder import Run
 from rru.training.progress import Progress
+from rru.training.rates import rate_share
 from rru.training.result import Result
 from rru.training.session import Session
 from rru.training.status import RunStatus
@@ -213,15 +214,23 @@ class _Loop:
             if not math.isfinite(value):
                 progress.diverged = f"the training loss became {value} at step {progress.step + 1}"
                 return
+        share = rate_share(progress.step, self.schedule.epochs * steps, self.schedule)
         with progress.timed("optimiser"):
-            session.step()
+            session.step(share)
         session.carried = carried
         progress.count(value, batch.tokens)
         self._tell(Stepped(progress.epoch + 1, progress.index, steps, progress.step, value, batch.tokens))
         if self.schedule.log_steps and progress.step % self.schedule.log_steps == 0:
-            mean = progress.line_loss / progress.line_steps
-            progress.line_loss, progress.line_steps = 0.0, 0
-            self._line({"kind": "steps", "epoch": progress.epoch + 1, "step": progress.step, "train_loss": mean})
+            self._log_steps(share)
+
+    def _log_steps(self, share: float) -> None:
+        """Log the mean loss since the last line and, if the learning rate changes, that of the last step."""
+        progress, (group, *_) = self.progress, self.session.optimiser.param_groups
+        mean = progress.line_loss / progress.line_steps
+        progress.line_loss, progress.line_steps = 0.0, 0
+        line = {"kind": "steps", "epoch": progress.epoch + 1, "step": progress.step, "train_loss": mean}
+        changes = self.schedule.decay != "none" or self.schedule.warmup
+        self._line({**line, "lr": float(group["lr"] * share)} if changes else line)
 
     def _close_epoch(self) -> None:
         """Validate, save the weights if they are the best so far, log the epoch and write a checkpoint."""

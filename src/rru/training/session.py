@@ -11,6 +11,7 @@ from rru.training.average import WeightAverage
 from rru.training.checkpoint import Checkpoint
 from rru.training.errors import RunError
 from rru.training.progress import Progress
+from rru.training.rates import scaled_rates
 
 
 class Session:
@@ -39,9 +40,10 @@ class Session:
         self._generator.set_state(self._epoch_start)
         return torch.Generator().manual_seed(self._draw())
 
-    def step(self) -> None:
-        """Update the weights from their gradients, then their average."""
-        self.optimiser.step()
+    def step(self, rate_share: float = 1.0) -> None:
+        """Update the weights from their gradients, with this share of the learning rate; then their average."""
+        with scaled_rates(self.optimiser, rate_share):
+            self.optimiser.step()
         if self._average is not None:
             self._average.update(self.progress.step + 1)
 
