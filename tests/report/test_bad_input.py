@@ -119,11 +119,11 @@ def test_long_reason_is_truncated(tmp_path, damaged):
 
 def test_settings_of_another_version_are_listed(tmp_path, damaged):
     path = damaged / "config.toml"
-    path.write_text(path.read_text().replace("[schedule]", "[schedule]\nwarmup = 3"))
+    path.write_text(path.read_text().replace("[schedule]", "[schedule]\nrestarts = 3"))
     said, html = shown(tmp_path)
-    assert "does not know these settings (config.toml): unknown key &#39;schedule.warmup" in html
-    assert "unknown key 'schedule.warmup'" in said
-    assert "warmup = 3" in html  # its settings are shown as they are
+    assert "does not know these settings (config.toml): unknown key &#39;schedule.restarts" in html
+    assert "unknown key 'schedule.restarts'" in said
+    assert "restarts = 3" in html  # its settings are shown as they are
 
 
 def test_damaged_metrics_line_is_left_out(tmp_path, damaged):

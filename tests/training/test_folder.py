@@ -60,9 +60,9 @@ class TestConfig:
     def test_unknown_setting_is_named(self, tmp_path):
         run = Run.create(tmp_path / "run", CONFIG)
         file = run.path / "config.toml"
-        file.write_text(file.read_text() + "warmup = 3\n")
-        assert Run(run.path).tables["schedule"]["warmup"] == 3
-        with pytest.raises(RunError, match=r"run/config\.toml: unknown key 'schedule\.warmup'"):
+        file.write_text(file.read_text() + "restarts = 3\n")
+        assert Run(run.path).tables["schedule"]["restarts"] == 3
+        with pytest.raises(RunError, match=r"run/config\.toml: unknown key 'schedule\.restarts'"):
             _ = Run(run.path).config
 
     def test_a_run_is_not_overwritten(self, tmp_path):
