@@ -14,7 +14,7 @@ from rich.text import Text
 from rru.cli.console import Bars, err, line, warn
 from rru.cli.results import summary
 from rru.report.formatting import clock, counted, duration, score
-from rru.training import Ended, Evaluated, Event, Notice, Result, Run, Started, Stepped
+from rru.training import Ended, Evaluated, Event, Notice, Refitted, Result, Run, Started, Stepped
 
 MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
 
@@ -99,6 +99,7 @@ class RunBars(TrainingBars):
         self.metric = "loss"
         self.epochs: TaskID | None = None
         self.steps: TaskID | None = None
+        self.whole: TaskID | None = None
         self.smooth: float | None = None
         self._restart_clock()
 
@@ -110,6 +111,8 @@ class RunBars(TrainingBars):
                 self._step(event)
             case Evaluated():
                 self._epoch(event)
+            case Refitted():
+                self._refit(event)
             case Notice():
                 warn(event.message)
             case Ended():
@@ -152,6 +155,14 @@ class RunBars(TrainingBars):
         if not err.is_terminal:
             line(f"epoch {event.epoch}: train loss {score(event.train_loss)}, validation {now}, {best}")
         self._restart_clock()  # exclude validation from the speed of steps
+
+
+    def _refit(self, event: Refitted) -> None:
+        if self.whole is None:
+            self.whole = self.add("on all data", event.epochs)
+            if not err.is_terminal:
+                line(f"training anew on all data, for {counted(event.epochs, 'epoch')}")
+        self.update(self.whole, completed=event.epoch)
 
 
 def show_result(result: Result, folder: Path, *, verbose: bool = False) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rru import data, tasks
+from rru import data, tasks, training
 from rru.kinds import kind_of
 from rru.kinds.sources import Source
 from rru.training import RunError
 from rru.training.denormals import denormals_flushed
+from rru.training.refit import REFIT
 
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
@@ -38,6 +39,8 @@ def evaluate(
     """
     config, kind = trained.config, kind_of(trained.kind)
     with denormals_flushed():  # as in training
+        if source is None and (trained.path / REFIT).is_dir():  # the weights in use were trained on every split
+            return training.evaluate(trained.path, split, data_dir=data_dir)
         if source is None:
             return tasks.make(config.task, data_dir, own=config.data).evaluate(trained.model, split)
         if kind.read is None:

@@ -16,6 +16,7 @@ from rru.settings import Config
 from rru.training import Result, Run, RunError, run_by_id
 from rru.training.checkpoint import MODEL, declared, unpack
 from rru.training.own_code import missing_code
+from rru.training.refit import weights_run
 from rru.training.run_files import (
     ABOUT_DATA,
     CONFIG,
@@ -56,7 +57,8 @@ def load(place: Path | str) -> Trained:
     epoch = run.best_epochs[-1]
     if (vocabulary := path / VOCABULARY).is_symlink():
         raise RunError(f"{vocabulary}: must be a file, is a link")
-    return _trained(path, run.config, lambda check: run.best(epoch, _each(check)), epoch, run.result())
+    weights = weights_run(run)
+    return _trained(path, run.config, lambda check: weights.best(epoch, _each(check)), epoch, run.result())
 
 
 def _from_export(path: Path) -> Trained:

@@ -87,14 +87,14 @@ def _auto(statistics: Statistics) -> Tables:
     budget = layers + horizon * (5 * hidden + context) + 50 * inputs
     epochs = sizes.between(TRAINED * 128 // windows, 20, 60)
     return {
-        "task": {"context": context, "batch_size": batch, "patch": patch},
+        "task": {"context": context, "batch_size": batch, "patch": patch, "refit": True},
         "model": {
             "num_layers": 1,
             "budget": sizes.rounded(int(budget)),
             "dropout": sizes.by_size(steps, (5_000, 0.3), (0, 0.1)),
         },
         "optimiser": {"lr": 0.004, "clip": 5.0, "ema": 0.99},
-        "schedule": {"epochs": epochs, "patience": epochs},
+        "schedule": {"epochs": epochs, "patience": epochs, "decay": "cosine", "warmup": 0.1},
     }
 
 

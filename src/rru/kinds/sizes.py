@@ -12,7 +12,7 @@ from rru.tasks import TaskSettings
 BATCHES = 100  # an epoch should have as many, if the data allows it
 MIN_BATCH, MAX_BATCH = 4, 64
 
-Tables = Mapping[str, Mapping[str, float]]
+Tables = Mapping[str, Mapping[str, float | str]]
 """Settings by table and name."""
 
 

@@ -124,6 +124,9 @@ class Schedule:
     warmup: Annotated[
         float, Option("share of all planned steps over which the learning rate rises from zero", at_least=0, below=1)
     ] = 0.0
+    last_epoch: Annotated[
+        int | None, Option("the epoch to end after, if that is before the last one planned", at_least=1)
+    ] = None
     test_every_epoch: Annotated[
         bool,
         Option("also test after every epoch, to show the best of all epochs as some papers do; selects nothing"),

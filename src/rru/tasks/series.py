@@ -157,6 +157,10 @@ class SeriesTask(Task):
         weights = variability(values, known, self.facts.season) ** -CALM  # (B,)
         return (losses * weights).where(there, 0).sum() / there.sum().clamp(min=1), None
 
+    def inherit(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        for name in ("trust", "widening"):
+            getattr(model, name).copy_(weights[name])
+
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
         return self.everything or scores["loss"] < best["loss"]
 

@@ -139,6 +139,9 @@ class Task(ABC):
     def _calibrate(self, model: nn.Module) -> None:  # noqa: B027
         """Implement `calibrate` for a model in evaluation mode."""
 
+    def inherit(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Take over what `calibrate` found from the weights of a model that was not trained on all data."""
+
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
         """Return whether the scores of an epoch are better than the best so far."""
         score, best_score = scores[self.metric.key], best[self.metric.key]

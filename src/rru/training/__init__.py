@@ -2,7 +2,7 @@
 
 from rru.training.distributed import Processes, joined
 from rru.training.errors import RunError
-from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
+from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Started, Stepped, Watch
 from rru.training.folder import Run
 from rru.training.from_config import assemble, evaluate, train_config
 from rru.training.locate import find_runs, run_by_id, run_folder
@@ -21,6 +21,7 @@ __all__ = [
     "Notice",
     "Processes",
     "RAdam",
+    "Refitted",
     "Result",
     "Run",
     "RunError",

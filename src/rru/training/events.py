@@ -81,6 +81,14 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class Refitted:
+    """An epoch of training anew on all data is done: `epoch` of `epochs`, counted from 1. It has no scores."""
+
+    epoch: int
+    epochs: int
+
+
+@dataclass(frozen=True)
 class Notice:
     """Something the user should know: a damaged checkpoint was skipped, or the number of threads has changed."""
 
@@ -94,5 +102,5 @@ class Ended:
     result: Result
 
 
-Event = Started | Stepped | Evaluated | Notice | Ended
+Event = Started | Stepped | Evaluated | Refitted | Notice | Ended
 Watch = Callable[[Event], None]

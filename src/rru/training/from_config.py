@@ -24,6 +24,7 @@ from rru.training.folder import Run
 from rru.training.loop import train
 from rru.training.own_code import check_own_code, write_own_code
 from rru.training.radam import RAdam
+from rru.training.refit import REFIT, not_yet_ended, refit_config, refit_watch
 from rru.training.result import Result
 from rru.training.run_files import ABOUT_DATA, ABOUT_LIMIT, VOCABULARY, about_data, has_config
 
@@ -113,18 +114,47 @@ def train_config(
     """
     processes = processes or Processes(device=device)
     run = _existing_run(folder, config)
-    if run is not None and (result := _ended(run, watch)) is not None:
-        return result
+    result = None if run is None else _ended(run)
+    if not processes.first:
+        watch = watch or (lambda event: None)
     with denormals_flushed():
-        parts = assemble(config, data_dir, processes.device)
-        if processes.first:
-            run = run or Run.create_or_open(folder, config)
-            _write_companions(run, parts)
-        else:
-            watch = watch or (lambda event: None)
-        processes.wait()  # until the folder exists
-        run = run or Run(folder)
-        return train(parts.task, parts.model, parts.optimiser, run, watch, stop=stop, processes=processes)
+        if result is None:
+            parts = assemble(config, data_dir, processes.device)
+            if processes.first:
+                run = run or Run.create_or_open(folder, config)
+                _write_companions(run, parts)
+            processes.wait()  # until the folder exists
+            run = run or Run(folder)
+            result = train(parts.task, parts.model, parts.optimiser, run, not_yet_ended(watch), stop=stop, processes=processes)
+        assert run is not None
+        if (whole := refit_config(config, result)) is not None:
+            _refit(whole, run, data_dir=data_dir, watch=watch, stop=stop, processes=processes)
+    if watch is not None:
+        watch(Ended(result))
+    return result
+
+
+def _refit(
+    config: Config,
+    run: Run,
+    *,
+    data_dir: Place,
+    watch: Watch | None,
+    stop: Callable[[], bool],
+    processes: Processes,
+) -> None:
+    """Train a config on all data in the folder of the run that says for how long, unless that has ended."""
+    folder = run.path / REFIT
+    within = _existing_run(folder, config)
+    if within is not None and _ended(within) is not None:
+        return
+    parts = assemble(config, data_dir, processes.device)
+    parts.task.inherit(parts.model, run.best(run.best_epochs[-1]))
+    if processes.first:
+        within = within or Run.create_or_open(folder, config)
+    processes.wait()
+    tell = refit_watch(watch, config.schedule.last_epoch or config.schedule.epochs)
+    train(parts.task, parts.model, parts.optimiser, within or Run(folder), tell, stop=stop, processes=processes)
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:
@@ -146,15 +176,13 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
         return parts.task.evaluate(parts.model, split)
 
 
-def _ended(run: Run, watch: Watch | None) -> Result | None:
+def _ended(run: Run) -> Result | None:
     """Return the result of a run that has ended; needs neither its data nor permission to write."""
     result = run.result()
     if result is None:
         return None
     with suppress(FileError, OSError), run.locked():
         run.checkpoints.clear()  # in case it was killed before it could remove them
-    if watch is not None:
-        watch(Ended(result))
     return result
 
 

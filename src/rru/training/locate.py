@@ -8,11 +8,12 @@ from rru.files import MANIFEST, FileError, walk
 from rru.settings import Config
 from rru.training.errors import RunError
 from rru.training.folder import Run
+from rru.training.refit import REFIT
 from rru.training.run_files import CONFIG, EXPORT_CONFIG
 
 ROOT = Path("runs")
 """The folder that runs are in by default."""
-PARTS = ("checkpoint", "best", "music", "tensorboard")  # folders inside a run, which has no other runs in it
+PARTS = ("checkpoint", "best", "music", "tensorboard", REFIT)  # folders inside a run, which has no other runs in it
 
 
 def run_folder(config: Config, root: Path) -> Path:

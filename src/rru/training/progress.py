@@ -71,7 +71,8 @@ class Progress:
             return self.diverged
         if self.best_epoch and self.epoch - self.best_epoch >= schedule.patience:
             return f"no better validation for {schedule.patience} epochs"
-        return f"all {schedule.epochs} epochs are done" if self.epoch >= schedule.epochs else ""
+        last = schedule.last_epoch or schedule.epochs
+        return f"all {last} epochs are done" if self.epoch >= last else ""
 
     def check_epoch(self) -> None:
         """Set `diverged` if the loss stayed above the untrained model's for the whole epoch."""

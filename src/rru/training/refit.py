@@ -1,0 +1,53 @@
+"""Train a model anew on all data, once validation and test have said how long and how well it trains.
+
+The run that is scored keeps its weights. The new ones are those of a run of their own, in the folder `refit` inside it,
+so that they survive any kill as well.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rru.settings import Config
+from rru.tasks import SeriesSettings
+from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Watch
+from rru.training.folder import Run
+from rru.training.result import Result
+from rru.training.run_files import RESULT
+from rru.training.status import RunStatus
+
+REFIT = "refit"
+
+
+def refits(config: Config) -> bool:
+    """Return whether a config asks to train anew on all data."""
+    return isinstance(config.task, SeriesSettings) and config.task.refit
+
+
+def refit_config(config: Config, result: Result) -> Config | None:
+    """Return the config to train on all data with, for as many epochs as were best; None if it is not asked for."""
+    if not refits(config) or result.status != RunStatus.FINISHED or not result.best_epoch:
+        return None
+    whole = {"task.refit": None, "task.everything": True, "schedule.last_epoch": result.best_epoch}
+    return config.changed(whole)
+
+
+def weights_run(run: Run) -> Run:
+    """Return the run whose weights to use: the one on all data, if that has ended, else the run itself."""
+    return Run(run.path / REFIT) if (run.path / REFIT / RESULT).is_file() else run
+
+
+def not_yet_ended(watch: Watch | None) -> Watch | None:
+    """Return a watcher that tells `watch` all but the end: the run may go on with training on all data."""
+    return None if watch is None else lambda event: None if isinstance(event, Ended) else watch(event)
+
+
+def refit_watch(watch: Watch | None, epochs: int) -> Watch:
+    """Return a watcher for the training on all data: it tells `watch` the epochs, for which there are no scores."""
+
+    def tell(event: Event) -> None:
+        if watch is not None and isinstance(event, Evaluated):
+            watch(Refitted(event.epoch, epochs))
+        elif watch is not None and isinstance(event, Notice):
+            watch(event)
+
+    return tell
