@@ -1,13 +1,16 @@
 """Tables from CSV, TSV and Parquet files, and what is said about files that are none."""
 
 import os
+import re
 import sys
 
 import numpy as np
 import pytest
 
-from rru.data import DataError
+from rru.data import DataError, from_frame
 from rru.data.own import table
+from rru.data.own.column import Column
+from rru.data.own.frames import table_from
 from rru.data.own.table import read_table
 
 
@@ -116,10 +119,69 @@ def test_a_cell_that_is_no_number_or_time_is_named_with_its_line(tmp_path):
         some["date"].times()
 
 
-def test_a_number_that_float32_does_not_hold_is_an_error_that_names_it(tmp_path):
-    (tmp_path / "table.csv").write_text("day,load\n1,2.5\n2,1e999\n")
-    with pytest.raises(DataError, match=r"line 3: column 'load' must have numbers from -1e\+30 to 1e\+30, got '1e999'"):
-        read_table(tmp_path / "table.csv")["load"].numbers()
+@pytest.mark.parametrize("value", ["inf", "-inf", "Infinity", "-INFINITY", "1e999", "1e31"])
+@pytest.mark.parametrize("others", ["2.5", "NA"])
+def test_a_number_that_float32_does_not_hold_is_an_error_that_names_it(tmp_path, value, others):
+    some = read(tmp_path, f"day,load\n1,{others}\n2,{value}\n")
+    right = r"numbers from -1e\+30 to 1e\+30, or empty cells where they are missing"
+    with pytest.raises(DataError, match=rf"some\.csv, line 3: column 'load' must have {right}; got '{value}'"):
+        some["load"].numbers()
+
+
+def test_an_infinite_number_of_parquet_or_a_frame_is_an_error_too(tmp_path):
+    cells = np.array([1.0, np.nan, -np.inf])
+    column = Column(tmp_path / "some.parquet", "load", cells, np.arange(1, 4))
+    assert column.missing.tolist() == [False, True, False]
+    with pytest.raises(DataError, match=r"line 3: column 'load' must have numbers .*; got '-inf'"):
+        column.numbers()
+    with pytest.raises(DataError, match=r"DataFrame, line 3: column 'load' must have numbers .*; got '-inf'"):
+        table_from({"load": cells})["load"].numbers()
+    own = from_frame({"load": [*range(40), np.inf]}, target="load", horizon=2)
+    with pytest.raises(DataError, match=r"line 42: column 'load' must have numbers .*; got 'inf'"):
+        own.load()
+
+
+def test_groups_are_the_different_texts(tmp_path):
+    some = read(tmp_path, "a,b\nx,1\nNA,2\ny,1\nx,2\n")
+    texts, numbers = some["a"].groups
+    assert [texts[number] for number in numbers] == some["a"].texts() == ["x", "", "y", "x"]
+    texts, numbers = Column(tmp_path, "c", np.array([3.0, np.nan, 1, 3]), np.arange(4)).groups
+    assert [texts[number] for number in numbers] == ["3", "", "1", "3"]
+
+
+ROWS = [f" {number}, name {number % 7} ,{'' if number % 5 else number / 4}" for number in range(3000)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "change", [{}, {1700: '"1700",x,1'}, {1700: ""}, {1700: ",,"}, {1700: "ä,ß,ﬁ"}, {2999: " , , "}]
+)
+def test_lines_read_in_blocks_give_what_rows_give(tmp_path, monkeypatch, end, change):
+    text = "a,b,c" + end + end.join(change.get(number, row) for number, row in enumerate(ROWS)) + end
+    monkeypatch.setattr(table, "PLAIN_LINE", 0)
+    by_row = read(tmp_path, text)
+    monkeypatch.setattr(table, "PLAIN_LINE", 1 << 16)
+    for size in (1, 5000, 1 << 20):
+        monkeypatch.setattr(table, "BLOCK", size)
+        in_blocks = read(tmp_path, text)
+        for ours, theirs in zip(in_blocks, by_row, strict=True):
+            assert ours.cells.tolist() == theirs.cells.tolist()
+            assert ours.lines.tolist() == theirs.lines.tolist()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("1,2", "line 1702: has 2 fields"),
+        ('1,"2,3', "a quoted field does not end"),
+        ("1,\0,3", "line 1702: is a binary file"),
+        ("1,2,3\r4,5,6", "line 170[23]: cannot be read as CSV"),
+        (f"1,2,{'3' * 200_000}", "line 1702: cannot be read as CSV: field larger than field limit"),
+    ],
+)
+def test_what_is_wrong_after_the_first_block_is_named_with_its_line(tmp_path, monkeypatch, line, said):
+    monkeypatch.setattr(table, "BLOCK", 5000)
+    assert re.search(said, refused(tmp_path, "\n".join(["a,b,c", *ROWS[:1700], line, *ROWS[1700:]])))
 
 
 def test_sizes_are_limited(tmp_path, monkeypatch):
