@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import ImageDraw
 
 from rru import data, inference
 from rru.data import DataError
@@ -148,6 +149,36 @@ def test_times_below_a_second(tmp_path, monkeypatch):
     train_config(presets.override(presets.load(own, "rru", "smoke"), ["epochs=1", "limit=16"]), tmp_path / "run")
     found = inference.forecast(inference.load(tmp_path / "run"), own.path)
     assert "2026-01-01T00:00:01.200000," in table(found).decode()
+
+
+def test_forecasts_are_labelled_with_the_integers_that_follow(tmp_path, monkeypatch):
+    """A weekly series whose last step is 2179."""
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    lines = [f"W{which},{step},{10 + step % 4}" for which, first in ((1, 2000), (2, 1)) for step in range(first, 2180)]
+    own = data.from_csv(
+        write(tmp_path, lines, "id,step,value"), target="value", id="id", time="step", horizon=3, frequency="W"
+    )
+    train_config(presets.override(presets.load(own, "rru", "smoke"), ["epochs=1", "limit=16"]), tmp_path / "run")
+    found = inference.forecast(inference.load(tmp_path / "run"), own.path)
+    assert [line.split(",")[:2] for line in table(found).decode().splitlines()] == [
+        ["series", "step"],
+        *([name, str(step)] for name in ("W1", "W2") for step in (2180, 2181, 2182)),
+    ]
+    assert found.columns()["step"].tolist() == [2180, 2181, 2182] * 2
+    labels = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ImageDraw.ImageDraw, "text", lambda pen, place, text, **rest: labels.append(text))
+        picture(found)
+    assert {"2179", "2182"} <= set(labels)
+    fans = json.loads((tmp_path / "run" / "details.json").read_text())["fans"]
+    for fan in fans:
+        assert [10 + int(time) % 4 for time in fan["times"]] == fan["history"] + fan["actual"]
+    assert int(fans[0]["times"][0]) > 2000
+
+
+def test_rows_without_times_are_counted_from_0():
+    one = inference.Forecast("", "load", np.arange(30.0), np.ones((4, 5)), None)
+    assert inference.Forecasts([one]).columns()["step"].tolist() == [30, 31, 32, 33]
 
 
 def test_only_runs_on_series_forecast(trained):

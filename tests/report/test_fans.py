@@ -28,6 +28,14 @@ def test_a_fan_has_dates_and_a_simple_forecast():
     assert "the dashes the seasonal naive forecast" in found.caption
 
 
+def test_a_fan_of_counted_steps_has_their_integers():
+    (found,) = fans({"target": "load", "fans": [{**FAN, "times": [str(step) for step in range(2176, 2181)]}]})
+    assert ">2176</text>" in found.drawn
+    assert ">2180</text>" in found.drawn
+    assert ">step</text>" in found.drawn
+    assert "2179\nforecast: 3" in found.drawn
+
+
 @pytest.mark.parametrize("extra", [{"times": ["2026"]}, {"times": 7}, {"seasonal": [1.0]}, {"last": [None, 1.0]}])
 def test_wrong_dates_and_simple_forecasts_are_left_out(extra):
     (plain,), (found,) = fans({"fans": [FAN]}), fans({"fans": [{**FAN, **extra}]})

@@ -88,7 +88,8 @@ def _draw(pen: Pen, forecast: Forecast, top: int) -> None:
         when = str(step + len(forecast.history) - len(end))
         if forecast.times is not None:
             time = forecast.times[step - last - 1 + len(forecast.times)]
-            when = str(time.astype("datetime64[m]")).replace("T00:00", "")
+            dated = isinstance(time, np.datetime64)
+            when = str(time.astype("datetime64[m]")).replace("T00:00", "") if dated else str(time)
         anchor = {0: "la", last: "ra"}.get(step, "ma")
         pen.text((at((step, low))[0], top + HEIGHT - BOTTOM + 6), when, fill=INK, anchor=anchor)
     title = f"{forecast.target}, {forecast.name}" if forecast.name else forecast.target

@@ -20,7 +20,7 @@ from rru.data.own.frames import is_frame, table_from
 from rru.data.own.resampling import RegularSeries, read_series
 from rru.data.own.source import check_place
 from rru.data.own.table import Table
-from rru.data.own.times import Times
+from rru.data.own.times import Whens
 from rru.data.spelling import flag, option
 from rru.inference import notebook
 from rru.inference.fans import picture
@@ -48,14 +48,14 @@ class Forecast:
     - `target`: the column that is forecast.
     - `history`: (T,), the values before, NaN where missing.
     - `quantiles`: (horizon, 5): see `rru.tasks.QUANTILES`.
-    - `times`: (T + horizon,), of both; None if the series has no times.
+    - `times`: (T + horizon,), of both: times, or integers that count steps; None if the series has neither.
     """
 
     name: str
     target: str
     history: NDArray[np.float64]
     quantiles: NDArray[np.float64]
-    times: Times | None
+    times: Whens | None
 
     def __repr__(self) -> str:
         of, median = f" of {self.name}" if self.name else "", self.quantiles[:, ORDER[0]]
@@ -74,13 +74,17 @@ class Forecasts(list[Forecast]):
     """The forecasts of series. Notebooks show a picture of the first ones."""
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return a table, as a dict of arrays: series (if there are several), time or step, median and intervals."""
-        several, timed = len(self) > 1 or bool(self[0].name), self[0].times is not None
+        """Return a table, as a dict of arrays: series (if there are several), time or step, median and intervals.
+
+        Steps are the integers that follow those in the data; where it has none, rows are counted from 0.
+        """
+        times = self[0].times
+        several, timed = len(self) > 1 or bool(self[0].name), times is not None and times.dtype.kind == "M"
         names = [*(["series"] if several else []), "time" if timed else "step", *HEAD]
         rows: list[list[Any]] = []
         for each in self:
-            times = range(len(each.history) + len(each.quantiles)) if each.times is None else each.times
-            for when, values in zip(times[len(each.history) :], each.quantiles[:, ORDER].tolist(), strict=True):
+            whens = np.arange(len(each.history) + len(each.quantiles)) if each.times is None else each.times
+            for when, values in zip(whens[len(each.history) :], each.quantiles[:, ORDER].tolist(), strict=True):
                 rows.append([*([each.name] if several else []), when, *values])
         return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
@@ -195,10 +199,12 @@ def table(forecasts: Sequence[Forecast]) -> bytes:
     return text.getvalue().encode()
 
 
-def shown_times(times: Times | None) -> list[str]:
-    """Return times as texts, no finer than they need: days, seconds or microseconds."""
+def shown_times(times: Whens | None) -> list[str]:
+    """Return times as texts, no finer than they need: days, seconds or microseconds; integers as they are."""
     if times is None:
         return []
+    if times.dtype.kind != "M":
+        return [str(step) for step in times.tolist()]
     unit = next(unit for unit in ("D", "s", "us") if (times.astype(f"datetime64[{unit}]") == times).all())
     shown: list[str] = times.astype(f"datetime64[{unit}]").astype(str).tolist()
     return shown

@@ -20,7 +20,13 @@ class ReadingOptions:
     text: Annotated[str | None, Option("the column with texts to classify")] = None
     label: Annotated[str | None, Option("the column with the class to predict")] = None
     sequence: Annotated[str | None, Option("the column that says which sequence a row belongs to")] = None
-    time: Annotated[str | None, Option("the column with times, by which rows are sorted")] = None
+    time: Annotated[
+        str | None,
+        Option(
+            "the column with times, or integers that count steps, by which rows are sorted; without one, they are "
+            "taken in the order of the file. For forecasts it is found by content or name"
+        ),
+    ] = None
     columns: Annotated[
         str | None, Option("the numeric columns to use as inputs, separated by commas; for forecasts also 'all'")
     ] = None
@@ -33,7 +39,10 @@ class ReadingOptions:
     calendar: Annotated[bool | None, Option("whether to use the hour, the weekday and the time of year as inputs")] = (
         None
     )
-    frequency: Annotated[str | None, Option("the time between steps, such as 30min, h, D, W or M")] = None
+    frequency: Annotated[
+        str | None,
+        Option("the time between steps, such as 30min, h, D, W or M; gives the season also where there are no dates"),
+    ] = None
     season: Annotated[int | None, Option("number of steps after which a pattern repeats", at_least=1)] = None
 
 

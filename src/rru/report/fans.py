@@ -116,7 +116,8 @@ def _drawn(drawn: Drawn, target: str, label: str) -> Markup:
         return svg.element("path", d=d, class_=kind)
 
     ends = (drawn.when(0), drawn.when(fan.steps[-1])) if drawn.times else ()
-    parts = charts.axes(frame, "time" if drawn.times else "step", target, ends)
+    counted = not drawn.times or drawn.times[0].removeprefix("-").isdigit()
+    parts = charts.axes(frame, "step" if counted else "time", target, ends)
     parts += [line(band, "band series-0", "Z") for band in fan.bands]
     if fan.known:
         parts += _origin(frame.x(fan.known[-1][0]), drawn.when(fan.known[-1][0]))

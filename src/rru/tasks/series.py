@@ -288,6 +288,8 @@ class SeriesTask(Task):
 
     def _times(self, series: int, first: int, end: int) -> list[str]:
         """Return the times of the steps of a series from `first` up to `end`; empty without times."""
+        if (step := self.facts.layout.step) and self.facts.starts:
+            return [str(int(self.facts.starts[series]) + step * place) for place in range(first, end)]
         if self.facts.layout.frequency is None or not self.facts.starts:
             return []
         start = np.datetime64(self.facts.starts[series], "us")

@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
+from rru.data.own.clock import MAX_COUNT, find_clock, whens_of
 from rru.data.own.scaling import JSON, ColumnScale
 from rru.data.own.table import Column, Table
-from rru.data.own.times import Frequency, Times, calendar, frequency_of, parse
-from rru.data.spelling import option
+from rru.data.own.times import Frequency, When, Whens, calendar
 
-TIME_NAMES = ("date", "time", "datetime", "timestamp", "year", "day", "ds", "t")
 ALL = "all"
 Options = Mapping[str, Any]
 """How to read a user's data, by name; those at their default are left out."""
 MAX_LEVELS = 50  # categories of an input
 MAX_INPUTS = 500
-YEARS, UNIX = (1000, 2999), (10**9, 4 * 10**9)
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,13 @@ class Layout:
     **Arguments:**
 
     - `target`: the column to forecast.
-    - `time`, `id`: the columns with times and names of series; None if there is none.
+    - `time`, `id`: the columns with times, or integers that count steps, and names of series; None if there is none.
     - `past`, `known`: input columns; those in `known` are known in advance.
     - `calendar`: the inputs that are made of the times, such as `hour sin`.
     - `levels`: the categories of the input columns that are not numbers.
-    - `frequency`: the time between steps; None without times.
+    - `frequency`: the time between steps; None if it is not known, as for integers or without times.
     - `means`, `deviations`: of each input, from the training part.
+    - `step`: by how much integers in `time` grow from one step to the next; None for times.
     """
 
     target: str
@@ -48,6 +47,7 @@ class Layout:
     frequency: Frequency | None = None
     means: tuple[float, ...] = ()
     deviations: tuple[float, ...] = ()
+    step: int | None = None
 
     @property
     def past_size(self) -> int:
@@ -68,6 +68,35 @@ class Layout:
         """The number of inputs; a category has one for each of its levels."""
         return sum(len(self.levels.get(name, "1")) for name in (*self.past, *self.known)) + len(self.calendar)
 
+    @property
+    def rate(self) -> str:
+        """What is known about the steps, in words."""
+        every = "" if self.frequency is None else str(self.frequency)
+        if self.step is not None:
+            counted = f"steps {f'of {self.step:,} ' if self.step > 1 else ''}counted by {self.time!r}"
+            return f"{every}, {counted}" if every else counted
+        if self.time is None:
+            return f"{every}, in the order of the file" if every else "steps without times"
+        return every
+
+    def whens(self, table: Table) -> Whens | None:
+        """Return the times (rows,) of a table, or the integers that count its steps; None if it has neither."""
+        return None if self.time is None else whens_of(table[self.time], self.step)
+
+    def positions(self, whens: Whens, start: When) -> NDArray[np.float64]:
+        """Return how many steps after `start` each time is; a fraction if it is between two steps."""
+        if self.step is not None:
+            return np.asarray((whens.astype(np.int64) - int(start)) / self.step, np.float64)
+        assert self.frequency is not None and isinstance(start, np.datetime64)  # noqa: PT018 (of all with times)
+        return self.frequency.positions(whens.astype("datetime64[us]"), start)
+
+    def whens_at(self, start: When, positions: NDArray[np.int64]) -> Whens:
+        """Return the time of each position, or the integer that counts it."""
+        if self.step is not None:
+            return np.asarray(int(start) + positions * self.step, np.int64)
+        assert self.frequency is not None and isinstance(start, np.datetime64)  # noqa: PT018 (of all with times)
+        return self.frequency.times(start, positions)
+
     def scaled(self, inputs: Sequence[NDArray[np.float64]]) -> "Layout":
         """Return the layout with means and deviations of inputs (T, size) of training parts."""
         scale = ColumnScale.of(np.concatenate(inputs))
@@ -87,16 +116,25 @@ class Layout:
         levels = {name: _texts(level, f"levels of {name}") for name, level in fields["levels"].items()}
         means, deviations = (tuple(map(float, fields[name])) for name in ("means", "deviations"))
         names = str(fields["target"]), time, id_name, past, known, features
-        layout = cls(*names, levels, frequency, means, deviations)
+        layout = cls(*names, levels, frequency, means, deviations, fields.get("step"))
         if not len(means) == len(deviations) == layout.size <= MAX_INPUTS:
             raise ValueError(f"a layout must have a mean and a deviation for each input, and at most {MAX_INPUTS}")
         if not all(map(math.isfinite, (*means, *deviations))) or min(deviations, default=1) <= 0:
             raise ValueError("means of a layout must be finite, deviations finite and positive")
         if len({*past, *known}) < len(past) + len(known) or not set(levels) <= {*past, *known}:
             raise ValueError("inputs of a layout must be different columns, and levels must be of inputs")
-        if (time is None) != (frequency is None) or not set(features) <= set(_calendar_names(frequency)):
-            raise ValueError("times of a layout need a frequency, and its calendar must be that of the frequency")
+        layout._check_times()
         return layout
+
+    def _check_times(self) -> None:
+        """Raise ValueError if time, frequency, step and calendar do not fit together."""
+        if self.step is not None and (type(self.step) is not int or not 0 < self.step <= MAX_COUNT):
+            raise ValueError(f"step of a layout must be an integer from 1 to {MAX_COUNT}, or null")
+        dated = self.time is not None and self.step is None
+        if (dated and self.frequency is None) or (self.time is None and self.step is not None):
+            raise ValueError("times of a layout need a frequency or a step, and a step needs times")
+        if not set(self.calendar) <= set(_calendar_names(self.frequency if dated else None)):
+            raise ValueError("calendar of a layout must be that of its frequency, and needs dates")
 
 
 def _texts(values: object, what: str) -> tuple[str, ...]:
@@ -116,32 +154,19 @@ def find_layout(table: Table, options: Options) -> Layout:
         raise DataError(table.path, f"column {target!r} has no values, only missing ones")
     table[target].numbers()
     id_name = options.get("id")
-    time = _time_column(table, options.get("time"), {target, id_name})
+    time, frequency, step = find_clock(table, options)
     taken = {target, time, id_name}
     known = _listed(table, options.get("known"), taken)
     past = _listed(table, options.get("columns"), taken | set(known))
     levels = {name: _levels(table[name]) for name in (*past, *known) if table[name].kind != "number"}
-    frequency = None
-    if time is not None:
-        frequency = Frequency.of(options["frequency"]) if options.get("frequency") else _frequency(table, time, id_name)
-    if options.get("calendar") and frequency is None:
-        raise DataError(table.path, "has no column of times, which the calendar needs")
+    if options.get("calendar") and (time is None or step is not None):
+        no_dates = "has no column of times" if time is None else f"column {time!r} counts steps and has no dates"
+        raise DataError(table.path, f"{no_dates}, which the calendar needs")
     features = _calendar_names(frequency) if options.get("calendar") else ()
-    layout = Layout(target, time, id_name, past, known, features, levels, frequency)
+    layout = Layout(target, time, id_name, past, known, features, levels, frequency, step=step)
     if layout.size > MAX_INPUTS:
         raise DataError(table.path, f"must give at most {MAX_INPUTS} inputs, gives {layout.size}; name fewer columns")
     return layout
-
-
-def _time_column(table: Table, given: str | None, others: set[str | None]) -> str | None:
-    if given is not None:
-        table[given]
-        return given
-    rest = [column for column in table if column.name not in others]
-    times = [column for column in rest if column.kind == "time"]
-    named = [column for column in rest if column.kind == "number" and column.name.lower() in TIME_NAMES]
-    times += [column for column in named if _from_numbers(column) is not None]
-    return times[0].name if times else None
 
 
 def _listed(table: Table, names: str | None, taken: set[str | None]) -> tuple[str, ...]:
@@ -165,48 +190,3 @@ def _levels(column: Column) -> tuple[str, ...]:
         many = f"must have at most {MAX_LEVELS} categories, has {len(levels)}"
         raise DataError(column.file, f"column {column.name!r} {many}")
     return tuple(levels)
-
-
-def times_of(column: Column) -> Times:
-    """Return the times of a column, which may also be years, dates such as 20260131, or seconds since 1970."""
-    times = _from_numbers(column) if column.kind == "number" else column.times()
-    if times is None:
-        seen = "some are missing" if column.missing.any() else f"got {column.cells[0]}"
-        reason = f"column {column.name!r} must have times, years, dates such as 20260131 or seconds since 1970; {seen}"
-        raise DataError(column.file, reason)
-    return times
-
-
-def _from_numbers(column: Column) -> Times | None:
-    numbers = column.numbers()
-    if column.missing.any() or (numbers % 1 != 0).any():
-        return None
-    whole = numbers.astype(np.int64)
-    low, high = int(whole.min()), int(whole.max())
-    if YEARS[0] <= low and high <= YEARS[1]:
-        return (whole - 1970).astype("datetime64[Y]").astype("datetime64[us]")
-    if YEARS[0] * 10**4 <= low and high <= YEARS[1] * 10**4:
-        times, wrong = parse([str(number) for number in whole.tolist()])
-        return times if wrong is None else None
-    for factor in (1, 10**3):
-        if UNIX[0] * factor <= low and high <= UNIX[1] * factor:
-            return (whole * (10**6 // factor)).astype("datetime64[us]")
-    return None
-
-
-def _frequency(table: Table, time: str, id_name: str | None) -> Frequency:
-    """Find the frequency of the longest series."""
-    times = times_of(table[time])
-    if id_name is not None:
-        ids = np.array(table[id_name].texts())
-        names, counts = np.unique(ids, return_counts=True)
-        times = times[ids == names[counts.argmax()]]
-    times = np.unique(times)
-    if len(times) < 2:
-        raise DataError(table.path, f"column {time!r} must have at least two different times, got {len(times)}")
-    frequency = frequency_of(times)
-    if frequency is None:
-        steps = np.diff(times).astype("timedelta64[s]")
-        uneven = f"has uneven times (from {steps.min()} to {steps.max()} apart)"
-        raise DataError(table.path, f"column {time!r} {uneven}; give {option('frequency')}, such as h or D, to average")
-    return frequency

@@ -98,13 +98,14 @@ def from_csv(
 
     - `target`: the column to forecast.
     - `horizon`: number of steps to forecast.
-    - `time`: the column with times. Default: the first that has times, if there is one.
+    - `time`: the column with times, or integers that count steps; rows are sorted by it. Default: the first that has
+      times, or that is named such as `step` and clearly counts steps; without one, rows are in order already.
     - `id`: the column that says which series a row belongs to.
     - `columns`: other columns to learn from, separated by commas, or `all`. Default: none.
     - `known`: input columns whose future values are known in advance, such as prices or holidays.
     - `calendar`: whether to use the hour, the weekday and the time of year as inputs.
     - `frequency`: the time between steps, such as `h`, `30min`, `D`, `W` or `M`; values in between are averaged.
-      Default: found from the times.
+      Default: found from the times. Without dates it says what a step is, which gives the season.
     - `season`: number of steps after which a pattern repeats. Default: from the frequency, else found in the values.
 
     To classify texts or sequences:

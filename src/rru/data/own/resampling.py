@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.own.columns import Layout, times_of
+from rru.data.own.clock import groups_of
+from rru.data.own.columns import Layout
 from rru.data.own.scaling import Values, carried
 from rru.data.own.table import Table
-from rru.data.own.times import Times, calendar
+from rru.data.own.times import When, Whens, calendar
 from rru.data.spelling import option
 
 MAX_SERIES = 5000
@@ -25,7 +26,7 @@ class RegularSeries:
 
     - `name`: its id; empty if there is only one.
     - `layout`: what the columns of its table are.
-    - `start`: the time of the first step; None without times.
+    - `start`: the time of the first step, or the integer that counts it; None without times.
     - `values`: (T,), the target; where missing, the value before.
     - `observed`: (T,), where the target is known.
     - `inputs`: (T + F, layout.size), NaN where missing; F steps after the last known target.
@@ -34,17 +35,15 @@ class RegularSeries:
 
     name: str
     layout: Layout
-    start: np.datetime64 | None
+    start: When | None
     values: Values
     observed: NDArray[np.bool_]
     inputs: Values
     notes: tuple[str, ...] = ()
 
-    def times(self, first: int, end: int) -> Times | None:
+    def times(self, first: int, end: int) -> Whens | None:
         """Return the times of the steps from `first` up to `end`, counted from the start; None without times."""
-        if self.start is None or self.layout.frequency is None:
-            return None
-        return self.layout.frequency.times(self.start, np.arange(first, end))
+        return None if self.start is None else self.layout.whens_at(self.start, np.arange(first, end))
 
     def followed_by(self, other: "RegularSeries", path: Path) -> "RegularSeries":
         """Return this series with another after it, and the steps between them as a gap.
@@ -66,15 +65,15 @@ class RegularSeries:
 
     def _gap_before(self, other: "RegularSeries", path: Path) -> int:
         """Return the number of steps before another series; 0 without times. Raise DataError if they overlap."""
-        reason, frequency = "what is tested on must not be trained on", self.layout.frequency
-        if self.start is None or other.start is None or frequency is None:
+        reason = "what is tested on must not be trained on"
+        if self.start is None or other.start is None:
             if np.ptp(other.values) and np.array_equal(self.values[-len(other.values) :], other.values):
                 raise DataError(path, f"has the values that the data before it ends with: {reason}")
             return 0
-        first = int(np.floor(frequency.positions(np.array([other.start]), self.start)[0] + 1e-9))
+        first = int(np.floor(self.layout.positions(np.array([other.start]), self.start)[0] + 1e-9))
         gap = first - len(self.values)
         if gap < 0:
-            last = frequency.times(self.start, np.array([len(self.values) - 1]))[0]
+            last = self.layout.whens_at(self.start, np.array([len(self.values) - 1]))[0]
             wrong = f"must begin after {last}, the end of the data before it; begins at {other.start}"
             raise DataError(path, f"{wrong}: {reason}")
         if first + len(other.values) > MAX_STEPS:
@@ -100,26 +99,49 @@ class RegularSeries:
         times, frequency = self.times(first, first + len(inputs)), self.layout.frequency
         if not self.layout.calendar or times is None or frequency is None:
             return inputs
-        features = calendar(times, frequency)
+        features = calendar(times.astype("datetime64[us]"), frequency)
         made = np.stack([features[name] for name in self.layout.calendar], axis=1)
         return np.concatenate([inputs[:, : -made.shape[1]], made], axis=1)
 
 
 def read_series(table: Table, layout: Layout) -> dict[str, RegularSeries]:
     """Read the series of a table, by name, in order of their names; one has the empty name."""
-    numbers = _numbers(table, layout)
-    times = None if layout.time is None else times_of(table[layout.time])
-    if layout.id is None:
-        return {"": _regular("", table, layout, np.arange(len(table)), numbers, times)}
-    names, series = np.unique(np.array(table[layout.id].texts()), return_inverse=True)
+    names, series = groups_of(table, layout.id)
     if len(names) > MAX_SERIES:
         raise DataError(table.path, f"must have at most {MAX_SERIES:,} series, has {len(names):,} in {layout.id!r}")
+    numbers, whens = _numbers(table, layout), layout.whens(table)
+    order, notes = _order(table, layout, series, whens)
+    found, gaps = dict[str, RegularSeries](), list[int]()
+    for name, rows in zip(names, np.split(order, np.cumsum(np.bincount(series))[:-1]), strict=True):
+        found[name], gap = _regular(name, table, layout, numbers[rows], None if whens is None else whens[rows])
+        gaps += [gap] if gap else []
+    if gaps:
+        which = f" of {len(gaps):,} series" if len(names) > 1 else ""
+        notes += (f"{sum(gaps):,} steps{which} are not in the file; they repeat the value before and are not scored",)
+    return {name: replace(each, notes=notes) for name, each in found.items()} if notes else found
+
+
+def _order(
+    table: Table, layout: Layout, series: NDArray[np.int64], whens: Whens | None
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the rows in order of series and time, and a note if times were not in order; else the file's order.
+
+    Raise DataError if a series has a time twice.
+    """
     order = np.argsort(series, kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(series))[:-1])
-    return {
-        str(name): _regular(str(name), table, layout, rows, numbers[rows], None if times is None else times[rows])
-        for name, rows in zip(names, groups, strict=True)
-    }
+    if whens is None or layout.time is None:
+        return order, ()
+    notes: tuple[str, ...] = ()
+    same = np.diff(series[order]) == 0
+    if (same & (np.diff(whens[order]).astype(np.int64) < 0)).any():
+        order, notes = np.lexsort((whens, series)), ("rows were not in order of time; sorted",)
+    if (twice := same & (np.diff(whens[order]).astype(np.int64) == 0)).any():
+        row, column = int(order[int(twice.argmax()) + 1]), table[layout.time]
+        ids = [each.name for each in table if each.kind == "category" and each.name != layout.id]
+        several = f"; are these several series? Give {option('id', ids[0])}" if ids and layout.id is None else ""
+        reason = f"column {layout.time!r} has {column.cells[row]} twice{several or '; keep one of them'}"
+        raise column.error(row, reason)
+    return order, notes
 
 
 def _numbers(table: Table, layout: Layout) -> Values:
@@ -135,47 +157,28 @@ def _numbers(table: Table, layout: Layout) -> Values:
 
 
 def _regular(
-    name: str, table: Table, layout: Layout, rows: NDArray[np.int64], numbers: Values, times: Times | None
-) -> RegularSeries:
-    """Return the series in some rows of a table, from their numbers (rows, 1 + size) and times (rows,)."""
-    notes: tuple[str, ...] = ()
-    if times is not None and layout.frequency is not None:
-        _check_order(table, layout, rows, times)
-        places = np.floor(layout.frequency.positions(times, times[0]) + 1e-9).astype(np.int64)
+    name: str, table: Table, layout: Layout, numbers: Values, whens: Whens | None
+) -> tuple[RegularSeries, int]:
+    """Return a series, from its numbers (rows, 1 + size) and times (rows,), and how many steps are not there."""
+    gaps = 0
+    if whens is not None:
+        places = np.floor(layout.positions(whens, whens[0]) + 1e-9).astype(np.int64)
         steps = int(places[-1]) + 1
         if steps > MAX_STEPS:
-            raise DataError(table.path, f"spans {steps:,} steps {layout.frequency}; at most {MAX_STEPS:,}")
-        if gaps := steps - len(np.unique(places)):
-            notes = (f"{gaps:,} steps are not in the file; they repeat the value before and are not scored",)
-        numbers = np.stack([_on_grid(column, places) for column in numbers.T], axis=1)
-    there = np.flatnonzero(~np.isnan(numbers[:, 0]))
-    if len(there) < 2:
+            raise DataError(table.path, f"spans {steps:,} steps, {layout.rate}; at most {MAX_STEPS:,}")
+        there = 1 + int(np.count_nonzero(np.diff(places)))
+        gaps = steps - there
+        if gaps or there < len(places):
+            numbers = np.stack([_on_grid(column, places) for column in numbers.T], axis=1)
+    known = np.flatnonzero(~np.isnan(numbers[:, 0]))
+    if len(known) < 2:
         which = f"series {name!r} of column" if name else "column"
-        raise DataError(table.path, f"{which} {layout.target!r} must have at least two values, got {len(there)}")
-    first, end = int(there[0]), int(there[-1]) + 1
-    start = None
-    if times is not None and layout.frequency is not None:
-        start = layout.frequency.times(times[0], np.array([first]))[0]
+        raise DataError(table.path, f"{which} {layout.target!r} must have at least two values, got {len(known)}")
+    first, end = int(known[0]), int(known[-1]) + 1
+    start = None if whens is None else layout.whens_at(whens[0], np.array([first]))[0]
     target, filled = numbers[first:end, 0], carried(numbers[first:])
-    series = RegularSeries(name, layout, start, filled[: end - first, 0], ~np.isnan(target), filled[:, 1:], notes)
-    return replace(series, inputs=series._with_calendar(series.inputs, 0))
-
-
-def _check_order(table: Table, layout: Layout, rows: NDArray[np.int64], times: Times) -> None:
-    """Raise DataError if times go backwards, or are there twice."""
-    steps = np.diff(times).astype(np.int64)
-    assert layout.time is not None
-    column = table[layout.time]
-    if (steps < 0).any():
-        row = int(rows[int((steps < 0).argmax()) + 1])
-        reason = f"column {layout.time!r} goes back in time, at {column.cells[row]}; sort the rows by time"
-        raise column.error(row, reason)
-    if (steps == 0).any():
-        row = int(rows[int((steps == 0).argmax()) + 1])
-        ids = [each.name for each in table if each.kind == "category" and each.name != layout.id]
-        several = f"; are these several series? Give {option('id', ids[0])}" if ids and layout.id is None else ""
-        reason = f"column {layout.time!r} has {column.cells[row]} twice{several or '; keep one of them'}"
-        raise column.error(row, reason)
+    series = RegularSeries(name, layout, start, filled[: end - first, 0], ~np.isnan(target), filled[:, 1:])
+    return replace(series, inputs=series._with_calendar(series.inputs, 0)), gaps
 
 
 def _on_grid(values: Values, places: NDArray[np.int64]) -> Values:

@@ -131,11 +131,10 @@ def _summary(layout: Layout, all_series: list[RegularSeries]) -> str:
     """Describe the target, inputs, steps and frequency."""
     steps = sum(len(series.values) for series in all_series)
     missing = steps - sum(int(series.observed.sum()) for series in all_series)
-    rate = "steps without times" if layout.frequency is None else str(layout.frequency)
     many = f"{len(all_series):,} series of {layout.target!r} by {layout.id!r}" if layout.id else repr(layout.target)
     gaps = f"{missing:,} of them missing, " if missing else ""
     inputs = f", with {', '.join(layout.input_names)}" if layout.input_names else ""
-    return f"{many}{inputs}; {steps:,} steps, {gaps}{rate}"
+    return f"{many}{inputs}; {steps:,} steps, {gaps}{layout.rate}"
 
 
 def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], scalings: Sequence[Scaling]) -> list[str]:

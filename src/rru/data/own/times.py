@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.datetime64]
 """Times (N,) without zone, in microseconds."""
+Whens = Times | NDArray[np.int64]
+"""Times (N,), or integers that count steps."""
+When = np.datetime64 | np.int64
+"""A time, or an integer that counts steps."""
 
 EXAMPLES = "2026-01-31, 2026-01-31 13:00 or 2026-01"
 _ISO = re.compile(r"(\d{4}-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.]\d{1,6})?\d*)?)?)?) ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?")
