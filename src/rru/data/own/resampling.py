@@ -14,7 +14,7 @@ from rru.data.own.table import Table
 from rru.data.own.times import When, Whens, calendar
 from rru.data.spelling import option
 
-MAX_SERIES = 5000
+MAX_SERIES = 100_000
 MAX_STEPS = 20_000_000  # with gaps filled
 
 
