@@ -156,7 +156,6 @@ class RunBars(TrainingBars):
             line(f"epoch {event.epoch}: train loss {score(event.train_loss)}, validation {now}, {best}")
         self._restart_clock()  # exclude validation from the speed of steps
 
-
     def _refit(self, event: Refitted) -> None:
         if self.whole is None:
             self.whole = self.add("on all data", event.epochs)

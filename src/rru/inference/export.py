@@ -103,7 +103,9 @@ def _program(trained: Trained) -> dict[str, bytes]:
     steps, batch = torch.export.Dim("T", min=2), torch.export.Dim("B", min=2)
     window = trained.model.window_steps
     inputs = (trained.model.example(window or 16, 4),)
-    program = torch.export.export(trained.model, inputs, dynamic_shapes=({1: batch} if window else {0: steps, 1: batch},))
+    program = torch.export.export(
+        trained.model, inputs, dynamic_shapes=({1: batch} if window else {0: steps, 1: batch},)
+    )
     content = io.BytesIO()
     torch.export.save(program, content)
     return {"model.pt2": content.getvalue()} | _head(trained)

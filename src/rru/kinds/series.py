@@ -1,6 +1,6 @@
 """Series, to forecast, from users' tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -133,7 +133,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
     )
 
 
-CELLS = {
+CELLS: Mapping[str, Tables] = {
     "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "init": "balanced"}},
     "lstm": {"model": {"forget_bias": 1.0}},
     "mogrifier": {"model": {"rounds": 5, "rank": 16}},

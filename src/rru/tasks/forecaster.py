@@ -129,9 +129,9 @@ class Forecaster(Recurrent):
         """Return the features (patches, B, m) that the layers read, of centred values (C, B)."""
         shape = self.shape
         patches = shape.context // shape.patch
-        values = centred.clamp(-MAX_FEATURE, MAX_FEATURE).unflatten(0, (patches, shape.patch)).transpose(1, 2)
+        values = centred.clamp(-MAX_FEATURE, MAX_FEATURE).reshape(patches, shape.patch, -1).transpose(1, 2)
         size = variability(centred, context[..., 1], shape.season).log().expand(patches, -1)
-        means = context[..., 1:].unflatten(0, (patches, shape.patch)).mean(1)  # (patches, B, 1 + inputs)
+        means = context[..., 1:].reshape(patches, shape.patch, *context[0, :, 1:].shape).mean(1)  # (patches, B, 1 + k)
         return torch.cat([values, size.unsqueeze(-1), means], dim=-1)
 
     def _known(self, output: Tensor, inputs: Tensor) -> Tensor:

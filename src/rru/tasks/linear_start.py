@@ -75,7 +75,9 @@ def fit_start(series: Sequence[StartSeries], shape: WindowShape, seasons: Sequen
             if error < best[0]:
                 best = (error, span, base, strength, effects)
     _, span, base, strength, effects = best
-    forecast = base if np.isinf(strength) else _fitted(_sample(series, effects, shape, MAX_WINDOWS), span, base, strength)
+    forecast = (
+        base if np.isinf(strength) else _fitted(_sample(series, effects, shape, MAX_WINDOWS), span, base, strength)
+    )
     level = np.zeros(shape.context)
     level[-span:] = 1 / span
     return LinearStart(level, forecast, effects)
@@ -153,7 +155,9 @@ class _Fits:
     def maps(self, bases: Sequence[Array], strength: float) -> list[Array]:
         """Return the map (H, C) that fits best, near each simple forecast (H, C)."""
         ridge = self._gram + strength * self._variance * np.eye(len(self._gram))
-        best, kept = np.split(np.linalg.solve(ridge, np.hstack([self._products, self._gram])), [self._products.shape[1]], 1)
+        best, kept = np.split(
+            np.linalg.solve(ridge, np.hstack([self._products, self._gram])), [self._products.shape[1]], 1
+        )
         return [base + best.T - base @ kept.T for base in bases]
 
 

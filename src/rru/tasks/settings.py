@@ -117,9 +117,9 @@ class SeriesSettings(TaskSettings):
         int | None, Option("steps of the context that the layers read at once; must divide it", at_least=1)
     ] = None
     everything: Annotated[bool, Option("whether to train on the validation and test parts too")] = False
-    refit: Annotated[
-        bool, Option("whether to train anew on all parts afterwards, for as many epochs as were best")
-    ] = False
+    refit: Annotated[bool, Option("whether to train anew on all parts afterwards, for as many epochs as were best")] = (
+        False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -139,7 +139,7 @@ class Task(ABC):
     def _calibrate(self, model: nn.Module) -> None:  # noqa: B027
         """Implement `calibrate` for a model in evaluation mode."""
 
-    def inherit(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    def inherit(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Take over what `calibrate` found from the weights of a model that was not trained on all data."""
 
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:

@@ -125,7 +125,9 @@ def train_config(
                 _write_companions(run, parts)
             processes.wait()  # until the folder exists
             run = run or Run(folder)
-            result = train(parts.task, parts.model, parts.optimiser, run, not_yet_ended(watch), stop=stop, processes=processes)
+            result = train(
+                parts.task, parts.model, parts.optimiser, run, not_yet_ended(watch), stop=stop, processes=processes
+            )
         assert run is not None
         if (whole := refit_config(config, result)) is not None:
             _refit(whole, run, data_dir=data_dir, watch=watch, stop=stop, processes=processes)

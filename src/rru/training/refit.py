@@ -4,9 +4,6 @@ The run that is scored keeps its weights. The new ones are those of a run of the
 so that they survive any kill as well.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-
 from rru.settings import Config
 from rru.tasks import SeriesSettings
 from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Watch

@@ -114,7 +114,9 @@ def _joined(own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]]) ->
         joined.append(SplitSeries(series, lengths["train"], lengths["train"] + lengths["valid"]))
     if short := sum(each.valid == len(each.series.values) for each in joined):
         if short == len(joined):
-            raise _too_short(own.path, max((each.series for each in joined), key=lambda each: len(each.values)), horizon)
+            raise _too_short(
+                own.path, max((each.series for each in joined), key=lambda each: len(each.values)), horizon
+            )
         notes.append(f"{short:,} series are too short to be held out: they are trained on, not scored")
     return joined, list(dict.fromkeys(notes))
 
@@ -137,11 +139,15 @@ def _summary(layout: Layout, all_series: list[RegularSeries]) -> str:
     return f"{many}{inputs}; {steps:,} steps, {gaps}{layout.rate}"
 
 
-def _notes(layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], scalings: Sequence[Scaling]) -> list[str]:
+def _notes(
+    layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], scalings: Sequence[Scaling]
+) -> list[str]:
     notes = list(dict.fromkeys(note for series in all_series for note in series.notes))
     if positive := sum(scaling.floor is not None for scaling in scalings):
         which = "is" if positive == len(scalings) else f"of {positive:,} series is"
-        notes.append(f"{layout.target!r} {which} positive: the model sees its logarithm, and its forecasts are positive")
+        notes.append(
+            f"{layout.target!r} {which} positive: the model sees its logarithm, and its forecasts are positive"
+        )
     used = {layout.target, layout.time, layout.id, *layout.past, *layout.known}
     if unused := [name for name in names if name not in used]:
         advice = "name them as columns, or as known if they are known in advance"  # notes are kept for both ways of use

@@ -155,7 +155,7 @@ class Frequency:
 
     @property
     def seasons(self) -> tuple[int, ...]:
-        """The usual numbers of steps after which patterns repeat, shortest first: a day, a week, a year; may be none."""
+        """The usual numbers of steps after which patterns repeat, shortest first: a day, a week, a year; or none."""
         if self.unit == "B":
             return 5, 261
         if self.unit == "M":
