@@ -256,8 +256,12 @@ class Cell(nn.Module, ABC):
         weights = self.weights()
         if matrices is not None:
             weights |= {name: weight.to(matrices) for name, weight in weights.items() if weight.dim() > 1}
+        return self.with_weights(weights, self._dropout)
+
+    def with_weights(self, weights: dict[str, Tensor], dropout: float) -> "Cell":
+        """Return a copy of this cell that holds these weights, as plain tensors, and has this dropout rate."""
         cell: Cell = object.__new__(self.built_as)
-        cell.__dict__ |= self.__dict__ | {"_parameters": {}} | weights
+        cell.__dict__ |= self.__dict__ | {"_parameters": {}, "_dropout": dropout} | weights
         return cell
 
     @classmethod

@@ -9,7 +9,7 @@ from rru.scan import onnx, operator, reference, thresholds
 from rru.scan.arguments import needs_gradient
 from rru.scan.cells import AnyCell
 from rru.scan.fused import run as fused_run
-from rru.scan.native import quantized, stepper
+from rru.scan.native import gradient_step, quantized, stepper
 from rru.scan.native import run as native_run
 from rru.scan.native.library import BUILT
 from rru.scan.native.stepper import NativeStep, Stepper
@@ -65,12 +65,15 @@ def run(cell: AnyCell, inputs: ScanInputs, backend: str = "auto") -> tuple[Tenso
 
 
 def step(cell: AnyCell, x: Tensor, state: State, seed: Tensor | None) -> tuple[Tensor, State]:
-    """Run one step on x (B, m), natively if no gradient is needed. Return outputs (B, p) and the new state."""
+    """Run one step on x (B, m), natively if possible. Return outputs (B, p) and the new state."""
     if not is_recorded() and not native_run.why_not(cell, x):
         weights = cell.weights()
         tensors = [x, *state, *weights.values()]
-        if PLAIN.issuperset(map(type, tensors)) and not needs_gradient(*tensors):
-            return stepper.step(cell, weights, x, state, seed)
+        if PLAIN.issuperset(map(type, tensors)):
+            if not needs_gradient(*tensors):
+                return stepper.step(cell, weights, x, state, seed)
+            if results := gradient_step.step(cell, tuple(weights.values()), x, state, seed):
+                return results
     return reference.step(cell, x, state, seed)
 
 

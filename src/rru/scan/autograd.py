@@ -48,13 +48,28 @@ def differentiate(
 def _differentiable(arguments: ScanArguments, gradients: list[Tensor]) -> list[Tensor | None]:
     """Return the gradients by differentiating the reference scan."""
     spec, x, state, weights, lengths, seed = arguments
-    # Views, because x and the state may come from a call with the same weights, whose gradients do not belong here.
-    tensors = [tensor.view_as(tensor) for tensor in (x, *state, *weights)]
-    x, before, views = tensors[0], tuple(tensors[1 : 1 + len(state)]), tensors[1 + len(state) :]
     cell_options = KERNELS[spec.kernel].equivalent(spec.cell_options)
-    cell = registered[spec.kernel].from_weights(views, cell_options, spec.dropout)
-    with torch.autocast(x.device.type, dtype=spec.autocast, enabled=spec.autocast is not None):
-        outputs, last = reference.scan(cell, ScanInputs(x, before, lengths, seed, spec.reverse))
-    wanted = [tensor for tensor in tensors if tensor.requires_grad]
-    computed = iter(torch.autograd.grad([outputs, *last], wanted, gradients, create_graph=True, allow_unused=True))
-    return [next(computed) if tensor.requires_grad else None for tensor in tensors]
+
+    def run(x: Tensor, *tensors: Tensor) -> list[Tensor]:
+        before, views = tensors[: len(state)], list(tensors[len(state) :])
+        cell = registered[spec.kernel].from_weights(views, cell_options, spec.dropout)
+        with torch.autocast(x.device.type, dtype=spec.autocast, enabled=spec.autocast is not None):
+            outputs, last = reference.scan(cell, ScanInputs(x, before, lengths, seed, spec.reverse))
+        return [outputs, *last]
+
+    return differentiate_through(run, [x, *state, *weights], gradients)
+
+
+def differentiate_through(
+    run: Callable[..., list[Tensor]], tensors: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Return the gradients of a function's arguments, given those of its results; differentiable if autograd is on."""
+    with torch.enable_grad():
+        # Views, because x and the state may come from a call with the same weights, whose gradients do not belong here.
+        views = [tensor.view_as(tensor) for tensor in tensors]
+        results = run(*views)
+    wanted = [view for view in views if view.requires_grad]
+    differentiable = torch.is_grad_enabled()
+    computed = torch.autograd.grad(results, wanted, gradients, create_graph=differentiable, allow_unused=True)
+    remaining = iter(computed)
+    return [next(remaining) if view.requires_grad else None for view in views]

@@ -32,6 +32,10 @@ class AnyCell(Steps, Protocol):
         """Return the weights by name, in order."""
         ...
 
+    def with_weights(self, weights: dict[str, Tensor], dropout: float) -> "AnyCell":
+        """Return a copy that holds these weights and has this dropout rate."""
+        ...
+
     def parameters(self) -> Iterator[Tensor]:
         """Yield the learned parameters."""
         ...

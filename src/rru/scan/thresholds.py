@@ -20,6 +20,10 @@ MIN_TEAM_ROWS = 12
 MAX_CACHED_WEIGHTS = 1 << 20
 """... if these take more bytes than this, about the L2 cache of a core."""
 
+# Single steps with gradients: scan/native/shared_weights.py.
+MAX_WAITING_ROWS = 512
+"""Rows that wait to be multiplied to weight gradients. More would take memory, but be no faster."""
+
 # RRU: skipping the zeros of d. docs/lab/2026-11-native-scans.md, "Products that skip zeros".
 MAX_SPARSE_ROW = 0.4
 """The share of nonzeros below which a sparse row times a matrix is faster."""

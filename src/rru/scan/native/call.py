@@ -89,6 +89,11 @@ def _is_small(arguments: ScanArguments) -> bool:
     return steps * batch * sum([weight.numel() for weight in arguments.weights]) < thresholds.MIN_PARALLEL_WORK
 
 
+def shapes_of(shapes: Shapes) -> list[tuple[int, ...]]:
+    """Return the shapes alone."""
+    return [shape.shape if isinstance(shape, TensorSpec) else shape for shape in shapes]
+
+
 def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None) -> list[Tensor]:
     """Return a tensor for each shape. With lengths they are zeroed, because the loops skip steps past the end."""
     specs = [shape if isinstance(shape, TensorSpec) else TensorSpec(shape) for shape in shapes]
@@ -134,11 +139,38 @@ def backward(
     buffers = _allocate(x, cell.backward_buffers(arguments, numbers), lengths)
     loop = *_fields("backward", cell, arguments, small, True), tuple(numbers.items())
     _run(loop, arguments, [*saved, *gradients, *grad_state, *buffers])
-    done = BackwardPass(arguments, saved, buffers)
-    if small and (extra := cell.small_gradients(done)) is not None:
-        grad_x, *grad_weights = _small_gradients(cell, arguments, wants_x, *extra)
-        return [grad_x, *grad_state, *grad_weights]
-    return [cell.input_gradient(done) if wants_x else None, *grad_state, *cell.gradients(done)]
+    grad_x, *grad_weights = final_gradients(cell, BackwardPass(arguments, saved, buffers), wants_x)
+    return [grad_x, *grad_state, *grad_weights]
+
+
+def final_gradients(cell: NativeCell, done: BackwardPass, wants_x: bool) -> list[Tensor | None]:
+    """Return the gradients of [x, *weights] after a backward loop."""
+    if _is_small(done.arguments) and (extra := cell.small_gradients(done)) is not None:
+        return _small_gradients(cell, done.arguments, wants_x, *extra)
+    return [cell.input_gradient(done) if wants_x else None, *cell.gradients(done)]
+
+
+def joined(passes: Sequence[BackwardPass]) -> BackwardPass:
+    """Return several backward passes over one step, which have the same options and weights, as one."""
+    first = passes[0].arguments
+    if len(passes) == 1:
+        return passes[0]
+    x = torch.cat([done.arguments.x for done in passes], 1)
+    state = [torch.cat(parts) for parts in zip(*[done.arguments.state for done in passes], strict=True)]
+    arguments = first._replace(x=x, state=state)
+    cell = KERNELS[first.spec.kernel].native
+    saved, buffers = shapes_of(cell.saved(arguments)), shapes_of(cell.backward_buffers(arguments, cell.step_numbers))
+    return BackwardPass(
+        arguments,
+        list(map(_joined, zip(*[done.saved for done in passes], strict=True), saved)),
+        list(map(_joined, zip(*[done.buffers for done in passes], strict=True), buffers)),
+    )
+
+
+def _joined(parts: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
+    """Join tensors of several steps to one of this shape: side by side, or as a sum if they have no rows."""
+    axis = next((axis for axis, size in enumerate(parts[0].shape) if size != shape[axis]), None)
+    return torch.stack(tuple(parts)).sum(0) if axis is None else torch.cat(tuple(parts), axis)
 
 
 def _small_gradients(

@@ -1,6 +1,6 @@
 """The native scan of the RRU: the arguments of its C++ loops (native/rru.h), and its weight gradients."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ class NativeRRU(NativeCell):
     """The RRU. `wide` describes its other form, for wide layers."""
 
     name = "rru"
+    step_numbers: ClassVar[dict[str, int]] = {"sparse": 0}  # a step has too few rows to skip zeros
 
     def __init__(self, wide: NativeCell | None = None) -> None:
         self.wide = wide

@@ -37,6 +37,8 @@ class NativeCell(ABC):
 
     name: ClassVar[str]
     """The functions of the library are `<name>_forward`, `<name>_backward` and so on."""
+    step_numbers: ClassVar[dict[str, int]] = {}
+    """`backward_numbers` for a single step."""
 
     def best_form(self, arguments: ScanArguments) -> "NativeCell":
         """Return the description of the loops that are fastest for these arguments."""

@@ -20,6 +20,7 @@ from rru.scan.native import library
 from rru.scan.native.call import function_of
 from rru.scan.native.library import BUILT, COMPUTED_IN, DTYPES
 from rru.scan.native.run import in_dtype
+from rru.scan.native.shared_weights import Latest
 from rru.scan.recording import PLAIN, is_recorded, transform
 from rru.scan.reference import State
 from rru.scan.weights import checked_weights
@@ -37,6 +38,7 @@ class NativeStep:
         self.usual = {dtype: [(shape, dtype, True, True, True) for shape in shapes] for dtype in DTYPES}
         self.options = KERNELS[self.kernel].options.of(cell)
         self.select_weights = operator.itemgetter(*self.names)
+        self.latest = Latest()
 
     def __call__(self, cell: Any, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State] | None:
         """Run a step without dropout on x (B, m) and the state, (B, n) each.
@@ -58,15 +60,19 @@ class NativeStep:
             weights = self.select_weights(cell._parameters)
         except KeyError:  # a weight is parametrized or pruned
             return None
-        looks = [
-            (weight.shape, weight.dtype, weight.is_cpu, weight.is_contiguous(), type(weight) in PLAIN)
-            for weight in weights
-        ]
-        if looks != self.usual[dtype]:  # the library gets addresses, and cannot check shapes or dtypes
+        if not self.are_usual(weights, dtype):
             return None
         if KERNELS[self.kernel].arrange is not None:
             weights = KERNELS[self.kernel].weights(cell, dict(zip(self.names, weights, strict=True)))
         return self.run(weights, x, state)
+
+    def are_usual(self, weights: Sequence[Tensor], dtype: torch.dtype) -> bool:
+        """Return whether the library can read the weights: it gets addresses, and cannot check shapes or dtypes."""
+        looks = [
+            (weight.shape, weight.dtype, weight.is_cpu, weight.is_contiguous(), type(weight) in PLAIN)
+            for weight in weights
+        ]
+        return looks == self.usual.get(dtype)
 
     def run(
         self,
