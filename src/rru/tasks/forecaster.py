@@ -1,5 +1,6 @@
 """The model that forecasts series: a linear forecast, and what recurrent layers that read patches add to it."""
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -112,18 +113,24 @@ class Forecaster(Recurrent):
         shape = self.shape
         inputs = inputs.to(self.change.dtype)
         context, future = inputs[: shape.context], inputs[shape.context :]
-        known_inputs = STEP_FEATURES + shape.past
-        values = context[..., 0] - context[..., known_inputs:] @ self.effects  # (C, B)
+        effects = inputs[..., STEP_FEATURES + shape.past :] @ self.effects  # (C + H, B)
+        values = context[..., 0] - effects[: shape.context]  # (C, B)
         level = self.level @ values  # (B,)
         centred = values - level
+        start = self.start @ centred + level + effects[shape.context :]
+        return start, *self.correct(centred, context, future, state)
+
+    def correct(
+        self, centred: Tensor, context: Tensor, future: Tensor, state: LayerState
+    ) -> tuple[Tensor, Tensor, LayerState]:
+        """Return correction, raw distances and final state, from centred values (C, B) and the features of steps."""
+        shape = self.shape
         output, last = self.run(self._patches(centred, context), state, None)  # (patches, B, p)
         raw = self.head(output[-1]).unflatten(-1, (shape.horizon, len(QUANTILES))).transpose(0, 1)  # (H, B, Q)
         if shape.known:
-            raw = raw + self._known(output[-1], future[..., known_inputs:])
-        start = self.start @ centred + level + future[..., known_inputs:] @ self.effects
-        correction = raw[..., MEDIAN] + self.change @ centred
+            raw = raw + self._known(output[-1], future[..., STEP_FEATURES + shape.past :])
         distances = torch.cat([raw[..., :MEDIAN], raw[..., MEDIAN + 1 :]], dim=-1)
-        return start, correction, distances, last
+        return raw[..., MEDIAN] + self.change @ centred, distances, last
 
     def _patches(self, centred: Tensor, context: Tensor) -> Tensor:
         """Return the features (patches, B, m) that the layers read, of centred values (C, B)."""
@@ -139,6 +146,35 @@ class Forecaster(Recurrent):
         joined = torch.cat([output.expand(len(inputs), -1, -1), inputs], dim=-1)
         added: Tensor = self.known_head(F.relu(self.known_units(joined)))
         return added
+
+
+class Ensemble(Forecaster):
+    """Several forecasters with the same linear forecast, whose corrections and intervals are averaged.
+
+    In training, each reads its own part of the windows.
+    """
+
+    def __init__(self, layers: Layer, architecture: Architecture) -> None:
+        super().__init__(layers, architecture)
+        self.others = nn.ModuleList()
+        for _ in range(architecture.members - 1):
+            own = copy.deepcopy(layers)
+            own.reset_parameters()
+            self.others.append(Forecaster(own, architecture))
+
+    def correct(
+        self, centred: Tensor, context: Tensor, future: Tensor, state: LayerState
+    ) -> tuple[Tensor, Tensor, LayerState]:
+        members = [super().correct, *(other.correct for other in self.others if isinstance(other, Forecaster))]
+        if self.training:
+            shares = zip(*(each.tensor_split(len(members), dim=1) for each in (centred, context, future)), strict=True)
+            results = [correct(*share, state) for correct, share in zip(members, shares, strict=True)]
+        else:
+            results = [correct(centred, context, future, state) for correct in members]
+        corrections, distances, states = zip(*results, strict=True)
+        if self.training:
+            return torch.cat(corrections, dim=1), torch.cat(distances, dim=1), states[0]
+        return torch.stack(corrections).mean(0), torch.stack(distances).mean(0), states[0]
 
 
 def variability(values: Tensor, known: Tensor, season: int) -> Tensor:

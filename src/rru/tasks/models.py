@@ -36,6 +36,7 @@ class Architecture:
     - `head`: builds the head from its input size and `outputs`; for music also those of `rru.tasks.joint`.
     - `zero_head`: whether the weights of the head start as zeros.
     - `window`: for series, the shape of a window.
+    - `members`: for series, the models in an ensemble; the budget is that of each.
     """
 
     model_class: type["Recurrent"]
@@ -47,6 +48,7 @@ class Architecture:
     head: Head = nn.Linear
     zero_head: bool = False
     window: "WindowShape | None" = None
+    members: int = 1
 
     def build(self, cell: str, options: Options, budget: int) -> "Recurrent":
         """Build the model with the largest hidden size that has at most `budget` parameters in total.
@@ -55,7 +57,7 @@ class Architecture:
 
         - `cell`: the name of a registered cell.
         - `options`: those of the layer; if inputs are tokens, also `embedding_size`.
-        - `budget`: the maximum number of parameters.
+        - `budget`: the maximum number of parameters; of each member of an ensemble.
         """
         layer, chosen, size = layer_class(cell), dict(options), self.input_size
         if size is None:
@@ -65,7 +67,7 @@ class Architecture:
         def build(hidden_size: int) -> Recurrent:
             return self.model_class(layer(size, hidden_size, **chosen), self)
 
-        return build(hidden_size_for(budget, build))
+        return build(hidden_size_for(budget * self.members, build))
 
 
 class Recurrent(nn.Module):

@@ -13,7 +13,7 @@ from rru.data.own.data_json import SeriesFacts
 from rru.data.own.scaling import LAST, SEASONAL
 from rru.tasks import stepwise
 from rru.tasks.batches import Batch, Batches, groups, spaced
-from rru.tasks.forecaster import MEDIAN, QUANTILES, Forecaster, WindowShape, ordered, pinball, variability
+from rru.tasks.forecaster import MEDIAN, QUANTILES, Ensemble, Forecaster, WindowShape, ordered, pinball, variability
 from rru.tasks.linear_start import LinearStart, StartSeries, fit_start
 from rru.tasks.metrics import MASE
 from rru.tasks.models import Architecture, LayerState, Options, Recurrent, device_of
@@ -84,7 +84,10 @@ class SeriesTask(Task):
         sizes = (settings.context, facts.horizon, settings.patch, facts.season, past, facts.layout.size - past)
         window = WindowShape(*sizes)
         outputs = facts.horizon * len(QUANTILES)
-        return Architecture(Forecaster, outputs, window.patch_features, zero_head=True, window=window)
+        model_class = Forecaster if settings.ensemble == 1 else Ensemble
+        return Architecture(
+            model_class, outputs, window.patch_features, zero_head=True, window=window, members=settings.ensemble
+        )
 
     def model(self, cell: str, cell_options: Options, budget: int) -> Recurrent:
         model = super().model(cell, cell_options, budget)
@@ -135,7 +138,8 @@ class SeriesTask(Task):
 
     def epoch(self, generator: torch.Generator) -> Batches:
         count = self.steps_per_epoch()
-        draws = torch.rand(2, count, self.batch_size, generator=generator, dtype=torch.float64).numpy()
+        windows = self.batch_size * self.architecture.members
+        draws = torch.rand(2, count, windows, generator=generator, dtype=torch.float64).numpy()
         return Batches(count, lambda number: self._batch(self._drawn(draws[:, number])))
 
     def _drawn(self, draws: NDArray[np.float64]) -> NDArray[np.int64]:

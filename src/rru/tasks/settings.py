@@ -116,6 +116,7 @@ class SeriesSettings(TaskSettings):
     patch: Annotated[
         int | None, Option("steps of the context that the layers read at once; must divide it", at_least=1)
     ] = None
+    ensemble: Annotated[int, Option("models that are trained together and averaged", at_least=1, at_most=100)] = 1
     everything: Annotated[bool, Option("whether to train on the validation and test parts too")] = False
     refit: Annotated[bool, Option("whether to train anew on all parts afterwards, for as many epochs as were best")] = (
         False
