@@ -165,12 +165,15 @@ class Ensemble(Forecaster):
     def correct(
         self, centred: Tensor, context: Tensor, future: Tensor, state: LayerState
     ) -> tuple[Tensor, Tensor, LayerState]:
-        members = [super().correct, *(other.correct for other in self.others if isinstance(other, Forecaster))]
+        members = 1 + len(self.others)
+        shares: list[tuple[Tensor, Tensor, Tensor]] = [(centred, context, future)] * members
         if self.training:
-            shares = zip(*(each.tensor_split(len(members), dim=1) for each in (centred, context, future)), strict=True)
-            results = [correct(*share, state) for correct, share in zip(members, shares, strict=True)]
-        else:
-            results = [correct(centred, context, future, state) for correct in members]
+            split = (each.tensor_split(members, dim=1) for each in (centred, context, future))
+            shares = list(zip(*split, strict=True))
+        results = [super().correct(*shares[0], state)]
+        for other, share in zip(self.others, shares[1:], strict=True):
+            assert isinstance(other, Forecaster)
+            results.append(other.correct(*share, state))
         corrections, distances, states = zip(*results, strict=True)
         if self.training:
             return torch.cat(corrections, dim=1), torch.cat(distances, dim=1), states[0]
