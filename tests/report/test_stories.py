@@ -125,7 +125,7 @@ def test_command_trains_again_where_only_results_were_kept(tmp_path):
 def test_command_resumes_what_was_stopped(tmp_path):
     folder = write_run(tmp_path / "my runs", preset(), None)
     report.write([tmp_path / "my runs"], tmp_path / "page.html")
-    assert f"Train on: rru resume '{folder}' Copy" in seen((tmp_path / "page.html").read_text())
+    assert f"Train on: rru train '{folder}' Copy" in seen((tmp_path / "page.html").read_text())
 
 
 def test_text_that_a_model_wrote_is_shown_and_escaped(tmp_path):

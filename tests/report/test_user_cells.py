@@ -8,7 +8,8 @@ import pytest
 from rru import report
 from rru.experiments import plans
 from rru.report.gather import gather
-from rru.report.identify import MAX_SETTINGS, line_of, origin, preset_of
+from rru.report.identify import line_of, origin, preset_of
+from rru.report.own_plans import MAX_SETTINGS, MAX_TABLES
 from rru.report.results import build
 from rru.report.user_cells import config_without_code
 from tests.report.samples import page, preset, seen, write_run
@@ -59,14 +60,20 @@ def test_code_in_a_run_folder_is_never_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_options_tell_lines_of_a_cell_apart(tmp_path):
-    write_run(tmp_path / "runs", preset(), 8.0)
-    write_run(tmp_path / "runs", like_the_rru(preset()), 7.8)
-    write_run(tmp_path / "runs", like_the_rru(preset(), forget_bias=0.5), 7.5)
-    assert {line_of(run) for run in gather([tmp_path])} == {"RRU", "janet", "janet, forget_bias=0.5"}
-    assert "janet, forget_bias=0.5 predicts unseen chorales best: NLL 7.50 against 7.80 for janet" in (
-        seen(page(tmp_path))
-    )
+def test_a_cell_with_changed_options_is_not_in_the_tables_of_a_preset(four_cells):
+    config = plans.load("table1", "cpu", tasks=["bach"], cells=["rru"]).runs[0].config
+    changed = write_run(four_cells / "runs", like_the_rru(config, forget_bias=0.5), 1.0)
+    (run,) = gather([changed])
+    assert (preset_of(run), origin(run).preset, origin(run).text) == ("own settings", "cpu", "forget_bias=0.5")
+    said = seen(page(four_cells))
+    assert "janet predicts unseen chorales best: NLL 7.52 against 8.04 for the RRU; significant, 4 seeds each." in said
+    assert "task RRU GRU LSTM Mogrifier LSTM janet best" in said
+    assert "Results with preset cpu, forget_bias=0.5: Bach chorales" in said
+
+
+def test_the_command_for_a_users_cell_has_the_option_that_loads_it(tmp_path):
+    folder = write_run(tmp_path / "runs", like_the_rru(preset()), 7.5)
+    assert f"rru --code YOUR_CELL.py compose {folder}" in seen(page(tmp_path))
 
 
 def test_users_cells_are_in_figures(tmp_path):
@@ -86,19 +93,51 @@ def test_settings_that_no_preset_has_are_in_a_table_of_their_own(tmp_path):
         assert (preset_of(run), origin(run).preset, origin(run).text) == ("own settings", "cpu", "lr=0.02")
     said = seen(page(tmp_path))
     assert "janet predicts unseen chorales best: NLL 7.50 against 8.00 for the RRU; one seed each." in said
-    assert "task RRU, cpu, lr=0.02 janet, cpu, lr=0.02 best JSB Chorales" in said
+    assert "Results with preset cpu, lr=0.02: JSB Chorales" in said
+    assert "task RRU janet best JSB Chorales" in said
 
 
-def test_of_many_settings_the_best_of_each_cell_are_compared(tmp_path):
+def test_settings_that_differ_are_listed_but_not_ranked(tmp_path):
+    write_run(tmp_path / "runs", preset("jsb", "rru", "cpu", 0, "lr=0.02", "budget=2M"), 7.5)
+    write_run(tmp_path / "runs", preset("jsb", "gru", "cpu", 0, "lr=0.01"), 8.0)
+    html = page(tmp_path)
+    assert 'class="leader' not in html
+    assert "<strong>7.50</strong>" not in html
+    said = seen(html)
+    assert "2 settings tried on JSB Chorales, not ranked since they differ: the best has NLL 7.50" in said
+    assert "task RRU, budget=2M lr=0.02 GRU, lr=0.01 best JSB Chorales" in said
+    assert "not ranked: settings differ" in said
+
+
+def test_trials_with_changed_settings_have_no_winner_and_no_part_in_other_tables(tmp_path):
+    write_run(tmp_path / "runs", preset("jsb", "rru", "smoke", 0, "lr=0.02"), 7.0)
+    write_run(tmp_path / "runs", preset("jsb", "gru", "smoke", 0, "lr=0.02"), 7.5)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "cpu", 0, "lr=0.02"), 8.0)
+    tables = [each for each in build([tmp_path / "runs"]).sections["own settings"] if each.plan.shows == "table"]
+    assert [(each.terms, each.is_trial, each.verdict.best) for each in tables] == [
+        ("preset cpu, lr=0.02", False, ""),
+        ("preset smoke, lr=0.02", True, ""),
+    ]
+
+
+def test_the_same_trials_of_several_cells_are_one_table(tmp_path):
+    for number in range(MAX_TABLES + 1):
+        for cell in ("rru", "gru"):
+            write_run(tmp_path / "runs", preset("jsb", cell, "cpu", 0, f"lr={0.01 + number / 1000:g}"), 8 + number / 10)
+    table, _ = build([tmp_path / "runs"]).sections["own settings"]
+    assert (table.terms, table.ranked) == ("changed settings of preset cpu", False)
+
+
+def test_of_many_settings_the_best_of_each_cell_are_listed(tmp_path):
     for number in range(20):
         write_run(tmp_path / "runs", preset("jsb", "rru", "cpu", 0, f"lr={0.01 + number / 1000:g}"), 8 + number / 10)
     write_run(tmp_path / "runs", preset("jsb", "gru", "cpu", 0, "lr=0.5"), 99.0)
     table, _ = build([tmp_path / "runs"]).sections["own settings"]
     lines = list(table.lines)
     assert len(lines) == MAX_SETTINGS
-    assert "GRU, cpu, lr=0.5" in lines
-    assert "RRU, cpu, lr=0.01" in lines
-    assert "RRU, cpu, lr=0.029" not in lines
+    assert "GRU, lr=0.5" in lines
+    assert "RRU, lr=0.01" in lines
+    assert "RRU, lr=0.029" not in lines
     assert page(tmp_path).count('<tbody role="rowgroup" id="run-') == 21
 
 

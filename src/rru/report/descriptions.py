@@ -14,17 +14,19 @@ PRESETS = {
     "cpu": "Scaled down to about ten minutes on two cores, with the same parameter budget for all cells. Compare the "
     "cells with one another. The paper's numbers come from larger models that were trained longer.",
     "smoke": "A few steps of a tiny model, to check that everything works. The numbers say nothing about the cells.",
-    "your-data": "Runs on your own files. Cells with the same settings have the same parameter budget.",
-    "own settings": "Settings that no preset has; a line names what differs from the closest preset.",
+    "your-data": "Runs on your own files. Cells are ranked only if they share preset and settings, and so the budget.",
+    "own settings": "Settings that no preset has; a title or a line names what differs from the closest preset. Cells are "
+    "ranked only if they share all settings.",
     "demo": "The settings of rru demo: small models with the same parameter budget, not tuned for any cell.",
 }
 """What to know about the numbers of a preset."""
 AXES = {"optimiser.lr": "learning rate", "model.budget": "budget", "model.dropout": "dropout"}
 
 
-def named(preset: str) -> str:
-    """Return the name of a preset in sentences, or of what stands in place of one."""
-    return {"your-data": "your data", "own settings": "own settings"}.get(preset, f"preset {preset}")
+def named(preset: str, terms: str = "") -> str:
+    """Return the name of a preset in sentences, or of what stands in place of one; with what its runs share."""
+    name = {"your-data": "your data", "own settings": "own settings"}.get(preset, f"preset {preset}")
+    return f"{name}, {terms}" if terms else name
 
 
 def mean(point: Point) -> str:

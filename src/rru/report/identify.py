@@ -8,19 +8,19 @@ from importlib import resources
 
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
-from rru.report.data_variants import DataVariant, data_variant, inputs, titles
 from rru.report.formatting import setting
 from rru.report.gather import RunRecord
-from rru.report.user_cells import FlatSettings, as_cell, flat, is_option, is_user_cell, of_any_cell, with_first_seed
+from rru.report.user_cells import FlatSettings, as_cell, flat, is_user_cell, of_any_cell, with_first_seed
 from rru.settings import Config, presets
 from rru.settings.cells import PAPER_CELLS
 from rru.settings.config import settings_of
 
 OWN = "own settings"
 YOURS = "your-data"
+TRIAL = "smoke"
+"""The preset for trying out the software. Its scores mean nothing, so it comes last and has no winners."""
 CELLS = {"rru": "RRU", "gru": "GRU", "lstm": "LSTM", "mogrifier": "Mogrifier LSTM"}
 MAX_LINE = 120  # characters of a line's name
-MAX_SETTINGS = 12  # lines of a table of settings that no plan has, such as the trials of a search
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,20 @@ def with_user_cells(plan: Plan, runs: Iterable[RunRecord]) -> Plan:
             if (preset, name) == (plan.preset, plan.name) and run.known is not None:
                 line = f"{line_of(run)}{' (your cell)' * (line_of(run) in lines)}"
                 planned = PlannedRun(entry.task, line, entry.point, with_first_seed(run.known))
-                entries.append(_distinct(planned, entries))
+                entries.append(distinct(planned, entries))
     return replace(plan, runs=entries)
 
 
 def _like(run: RunRecord) -> list[tuple[str, str, PlannedRun]]:
-    """Return preset, plan and entry of each planned RRU that has the settings of a run of a user's cell."""
+    """Return preset, plan and entry of each planned RRU that has the settings of a run of a user's cell.
+
+    An option that was set to another value than the RRU's is another setting, so such a run is in no plan.
+    """
     if run.known is None or run.known.data is not None or not is_user_cell(run.known.model.cell):
         return []
-    return _planned_rrus().get(of_any_cell(flat(run.known)), [])
+    mine = flat(run.known)
+    found = _planned_rrus().get(of_any_cell(mine), [])
+    return [each for each in found if as_cell(flat(each[2].config), mine) == mine]
 
 
 @cache
@@ -104,61 +109,12 @@ def _planned_rrus() -> dict[frozenset[tuple[str, str]], list[tuple[str, str, Pla
     return entries
 
 
-def _distinct(planned: PlannedRun, others: Iterable[PlannedRun]) -> PlannedRun:
+def distinct(planned: PlannedRun, others: Iterable[PlannedRun]) -> PlannedRun:
     """Return an entry; with its id in its name if other settings have the same, and nothing says how they differ."""
     planned = replace(planned, line=planned.line[:MAX_LINE])
     place = (planned.task, planned.line, planned.point)
     taken = any((other.task, other.line, other.point) == place for other in others)
     return replace(planned, line=f"{planned.line} ({planned.id})") if taken else planned
-
-
-def own_plans(runs: Iterable[RunRecord]) -> list[Plan]:
-    """Return a table and convergence for each of the user's own data, and for settings that no plan has.
-
-    They have a line for each settings, of many those with the best validation.
-    """
-    order = {cell: place for place, cell in enumerate(CELLS)}
-    runs = sorted(runs, key=lambda run: (order.get(run.cell, len(order)), run.group))
-    own, others = dict[DataVariant, list[RunRecord]](), dict[str, list[RunRecord]]()
-    for run in runs:
-        if (variant := data_variant(run)) is not None:
-            own.setdefault(variant, []).append(run)
-        elif run.known is not None and preset_of(run) == OWN:
-            others.setdefault(run.known.title, []).append(run)
-    groups = [(YOURS, title, own[variant]) for variant, title in titles(runs).items()]
-    groups += [(OWN, title, of_task) for title, of_task in others.items()]
-    return [
-        Plan(f"{kind}-{number}", preset, f"{what}: {title}", shows, False, entries)
-        for number, (preset, title, of_data) in enumerate(groups)
-        for entries in (_entries(_best_settings(of_data)),)
-        for kind, what, shows in (("own", "Results", "table"), ("convergence", "Convergence", "convergence"))
-    ]
-
-
-def _best_settings(runs: list[RunRecord]) -> list[RunRecord]:
-    """Return the runs of at most `MAX_SETTINGS` settings: the best of each cell, and then the best of all."""
-    best: dict[str, float] = {}
-    for run in runs:
-        if run.validation is not None and run.metric is not None:
-            loss = -run.validation if run.metric.higher_is_better else run.validation
-            best[run.group] = min(best.get(run.group, loss), loss)
-    ranked = sorted({run.group: run.cell for run in runs}.items(), key=lambda item: best.get(item[0], float("inf")))
-    first_of_cell = {cell: group for group, cell in reversed(ranked)}
-    chosen = [*first_of_cell.values(), *(group for group, _ in ranked if group not in first_of_cell.values())]
-    return [run for run in runs if run.group in chosen[:MAX_SETTINGS]]
-
-
-def _entries(runs: Iterable[RunRecord]) -> list[PlannedRun]:
-    """Return an entry for each settings, with a line that says how they differ from the usual preset."""
-    entries: dict[str, PlannedRun] = {}
-    for run in runs:
-        if run.known is not None and run.group not in entries:
-            came_from = origin(run)
-            changed = [came_from.preset] if came_from.preset not in ("", presets.OWN_PRESETS[0]) else []
-            line = ", ".join([line_of(run), *changed, *filter(None, (inputs(run), came_from.text))])
-            planned = PlannedRun(run.task, line, {}, with_first_seed(run.known))
-            entries[run.group] = _distinct(planned, entries.values())
-    return list(entries.values())
 
 
 @cache
@@ -229,16 +185,11 @@ def preset_of(run: RunRecord) -> str:
 
 
 def line_of(run: RunRecord) -> str:
-    """Return the cell or version of a run, as named in tables; with the options of a user's cell in a plan."""
+    """Return the cell or version of a run, as named in tables."""
     if run.known is None:
         return run.cell
     if run.known.data:
         return CELLS.get(run.cell, run.cell)
-    if like := _like(run):
-        theirs = flat(like[0][2].config)
-        options = {name: value for name, value in flat(run.known).items() if is_option(name)}
-        changes = {name: value for name, value in options.items() if theirs.get(name) != value}
-        return ", ".join(filter(None, (_named(run.cell, run.known), Origin("", changes).text)))[:MAX_LINE]
     return _lines().get(run.group) or _named(CELLS.get(run.cell, run.cell), run.known)
 
 

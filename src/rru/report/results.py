@@ -7,15 +7,14 @@ from pathlib import Path
 from rru.experiments.plans import Plan, PlannedRun
 from rru.kinds import kind_of
 from rru.report import statistics
+from rru.report.formatting import score
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import all_plans, own_plans, preset_of, with_user_cells
+from rru.report.identify import TRIAL, all_plans, preset_of, with_user_cells
+from rru.report.own_plans import OwnPlan, own_plans
 from rru.report.user_cells import is_user_cell
 from rru.settings import Config
 from rru.tasks import Metric
 from rru.training import RunError, RunStatus
-
-TRIAL = "smoke"
-"""The preset for trying out the software. Its scores mean nothing, so it comes last and has no winners."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,21 @@ class Section:
         return self.plan.title.partition(": ")[2] if config.data else config.title
 
     @property
+    def terms(self) -> str:
+        """What the runs share, if no plan says it; empty for the usual settings."""
+        return self.plan.terms if isinstance(self.plan, OwnPlan) else ""
+
+    @property
+    def ranked(self) -> bool:
+        """Whether the runs share all that a fair comparison needs."""
+        return not isinstance(self.plan, OwnPlan) or self.plan.ranked
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether all runs only tried out the software, so that their scores mean nothing."""
+        return self.plan.trial if isinstance(self.plan, OwnPlan) else self.plan.preset == TRIAL
+
+    @property
     def metric(self) -> Metric:
         """The metric of the task."""
         return kind_of(self.points[0].config.kind).metric
@@ -127,8 +141,17 @@ class Section:
 
     @property
     def verdict(self) -> statistics.Verdict:
-        """The best line in a row of a table. A line with a diverged seed is not shown as the winner."""
+        """The best line in a row of a table. A line with a diverged seed is not shown as the winner.
+
+        There is no best line if settings differ, if the runs are trials, or if two are equal in the digits shown.
+        """
+        tests = [point.test for point in self.points if point.test is not None]
+        if len(tests) > 1 and (self.is_trial or not self.ranked):
+            return statistics.Verdict(reason="not ranked: " + ("trial runs" if self.is_trial else "settings differ"))
         verdict = statistics.verdict({point.line: point.tests for point in self.points}, self.metric.higher_is_better)
+        first, *others = sorted(tests, reverse=self.metric.higher_is_better) or [0.0]
+        if verdict.best and not verdict.significant and others and score(first, 2) == score(others[0], 2):
+            return statistics.Verdict(reason="two are equal in the digits shown")
         if any(point.line == verdict.best and point.diverged for point in self.points):
             return statistics.Verdict(verdict.best, False, "best mean of the seeds that did not diverge")
         return verdict

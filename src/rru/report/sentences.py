@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from rru.kinds import kind_of
 from rru.report.formatting import counted, score
 from rru.report.identify import CELLS
-from rru.report.results import TRIAL, Report, Section
+from rru.report.results import Report, Section
 from rru.report.tables import Comparison, Row
 
 VERBS = {"compose": "predicts", "write": "predicts", "classify": "classifies", "forecast": "forecasts"}
@@ -35,17 +35,12 @@ def short_names(section: Section) -> tuple[Mapping[str, str], str]:
     return {line: line for line in parts}, ""
 
 
-def is_trial(section: Section) -> bool:
-    """Return whether all runs only tried out the software, so that their scores mean nothing."""
-    return TRIAL in (section.plan.preset, short_names(section)[1].partition(", ")[0])
-
-
 def sentence(section: Section, row: Row) -> str:
     """Return what the runs on a data set show."""
     names, _ = short_names(section)
     ranking, subject = row.ranking, _subject(section)
     runs = [run for points in section.begun.values() for point in points for run in point.runs]
-    if is_trial(section):
+    if section.is_trial:
         finished = sum(run.counts for run in runs)
         return f"Trial runs on {subject} work: {finished} of {counted(len(runs), 'run')} finished"
     if not ranking:
@@ -55,7 +50,10 @@ def sentence(section: Section, row: Row) -> str:
     name = names[ranking[0].point.line]
     if len(ranking) == 1:
         return f"{name} reaches {best} on {subject}; {_seeds(ranking)}"
-    if _number(row, ranking[0]) == _number(row, ranking[1]):
+    if not section.ranked:
+        tried = f"{len(ranking)} settings tried on {subject}"
+        return f"{tried}, not ranked since they differ: the best has {best} ({name}); {_seeds(ranking)}"
+    if not section.verdict.best:
         both = f"{name} and {names[ranking[1].point.line]}"
         return f"{both} are equal on {subject}: {best}; {_seeds(ranking)}"
     second = names[ranking[1].point.line]
@@ -72,11 +70,13 @@ def sentence(section: Section, row: Row) -> str:
 def headline(section: Section, row: Row) -> str:
     """Return what the runs on a data set show, without numbers."""
     ranking = row.ranking
-    if is_trial(section) or not ranking:
+    if section.is_trial or not ranking:
         return sentence(section, row)
     name, verdict = short_names(section)[0][ranking[0].point.line], section.verdict
     if len(ranking) == 1:
         return f"{name}; {_seeds(ranking)}"
+    if not section.ranked:
+        return f"{len(ranking)} settings, not ranked; {_seeds(ranking)}"
     lead = f"{name} is best of {len(ranking)}" if verdict.best else f"{len(ranking)} lines, two are equal"
     return f"{lead}, {'' if verdict.significant else 'not '}significant; {_seeds(ranking)}"
 
@@ -126,10 +126,10 @@ def opening(report: Report, comparisons: Mapping[str, Section]) -> str:
 
 def _is_comparison(section: Section) -> bool:
     """Return whether there are results to compare, with or without a winner."""
-    return bool(section.verdict.reason) and not is_trial(section)
+    return bool(section.verdict.reason) and section.ranked and not section.is_trial
 
 
 def _leader(section: Section) -> str:
     """Return the name of the best cell; empty if there is none, or if the scores mean nothing."""
     cells = [point.cell for point in section.points if point.line == section.verdict.best]
-    return CELLS.get(cells[0], cells[0]) if cells and not is_trial(section) else ""
+    return CELLS.get(cells[0], cells[0]) if cells else ""

@@ -10,15 +10,15 @@ from markupsafe import Markup
 from rru.data import SPLITS, Facts
 from rru.data.own.data_json import LabelFacts
 from rru.kinds import kind_of
-from rru.report import charts, figures
+from rru.report import charts, descriptions, figures
 from rru.report.confusion import MAX_CLASSES
 from rru.report.formatting import whole
 from rru.report.gather import SENTENCE, WORD, RunRecord
 from rru.report.identify import line_of, origin
 from rru.report.results import Point, Report, Section
 from rru.report.samples import Media, Sample, sample
-from rru.report.sentences import headline, is_trial, sentence, short_names
-from rru.report.tables import row_of
+from rru.report.sentences import headline, sentence, short_names
+from rru.report.tables import Row, row_of
 from rru.report.user_cells import is_user_cell
 from rru.training import RunStatus
 from rru.training.run_files import count
@@ -33,7 +33,7 @@ INPUT_FILES = {"reviews": "review.txt", "images": "digit.png"}
 
 @dataclass(frozen=True)
 class Ranked:
-    """A line of a ranking: its mark and name, and how far it is behind the best, or why it has no result."""
+    """A line of a ranking: its mark and name, and how far it is behind the best, its score, or why it has none."""
 
     mark: Markup
     name: str
@@ -140,32 +140,38 @@ def _best_runs(section: Section) -> list[RunRecord]:
 
 def _result(section: Section) -> Result:
     row, verdict = row_of(section, list(section.lines)), section.verdict
-    (names, shared), marks = short_names(section), charts.swatches(section)
     tested = [entry.point for entry in row.ranking]
-    behind = {entry.point.line: row.behind(entry) for entry in row.ranking}
-    others = [point for points in section.begun.values() for point in points if point.test is None]
-    winner = "" if is_trial(section) else verdict.best
-    if is_trial(section):  # no number means anything
-        behind = {}
-    ranking = [
-        Ranked(marks[point.line], names[point.line], behind.get(point.line, point.state), point.line == winner)
-        for point in (*tested, *others)
-    ]
-    label, direction = section.metric.label, section.metric.direction
+    shared, label = short_names(section)[1], section.metric.label
     alike = f"output {shared}" if shared == section.points[0].config.task.variant else f"all with {shared}"
-    compared = [f"test {label}, {direction} is better", *([alike] if shared else []), *_sizes(tested)]
-    remarks = [" · ".join(compared), verdict.reason if winner else ""]
-    if is_trial(section):
-        remarks[1] = "A few steps of a tiny model: the numbers say nothing about the cells."
+    compared = [f"test {label}, {section.metric.direction} is better", *([alike] if shared else []), *_sizes(tested)]
+    trial = "A few steps of a tiny model: the numbers say nothing about the cells."
+    remarks = [" · ".join(compared), trial if section.is_trial else verdict.reason]
     return Result(
         section,
         sentence(section, row),
         headline(section, row),
-        ranking,
-        verdict.significant and bool(winner),
+        _ranking(section, row),
+        verdict.significant,
         [remark for remark in remarks if remark],
         (charts.convergence(section), figures.learning_caption(section)),
     )
+
+
+def _ranking(section: Section, row: Row) -> list[Ranked]:
+    """Return the lines of a card: how far each is behind the best; its score if none is best."""
+    names, marks = short_names(section)[0], charts.swatches(section)
+    if section.is_trial:  # no number means anything
+        notes = {}
+    elif section.verdict.best:
+        notes = {entry.point.line: row.behind(entry) for entry in row.ranking}
+    else:
+        notes = {entry.point.line: descriptions.mean(entry.point) for entry in row.ranking}
+    others = [point for points in section.begun.values() for point in points if point.test is None]
+    best = section.verdict.best
+    return [
+        Ranked(marks[point.line], names[point.line], notes.get(point.line, point.state), point.line == best)
+        for point in (*(entry.point for entry in row.ranking), *others)
+    ]
 
 
 def _sizes(points: Sequence[Point]) -> list[str]:
@@ -191,10 +197,10 @@ def _next(run: RunRecord, samples: Sequence[Sample]) -> tuple[str, str]:
     """Return the next command, and what for: use the model of the best run; train it if it has not ended or is gone."""
     if run.known is None:
         return "", ""
-    program = ["rru", "--cells", "YOUR_CELLS.py"] if is_user_cell(run.known.model.cell) else ["rru"]
+    program = ["rru", "--code", "YOUR_CELL.py"] if is_user_cell(run.known.model.cell) else ["rru"]
     place, came_from = str(run.folder), origin(run)
     if run.status == RunStatus.STOPPED:
-        return shlex.join([*program, "resume", place]), "Train on"
+        return shlex.join([*program, "train", place]), "Train on"
     if not run.counts:
         return "", ""
     name = line_of(run).partition(", ")[0]
