@@ -29,12 +29,19 @@ def test_report_reads_runs_by_default(rru_report, tmp_path):
     ran = rru_report()
     assert ran.exit_code == 0, ran.output
     assert ran.output.splitlines() == [
-        "paper: Table 1: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
-        "paper: Convergence: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
+        "RRU reaches NLL 7.80 on JSB Chorales; one seed.",
         "1 run (1 finished); written to runs/report.html",
     ]
     assert "7.8000" in (tmp_path / "runs" / "report.html").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_verbose_names_every_table_and_figure(rru_report, tmp_path):
+    write_run(tmp_path / "runs", preset(), 7.8)
+    assert rru_report("--verbose").output.splitlines()[:2] == [
+        "paper: Table 1: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
+        "paper: Convergence: JSB Chorales. No runs of GRU, LSTM, Mogrifier LSTM.",
+    ]
 
 
 def test_page_is_in_the_first_folder_that_exists(rru_report, tmp_path):

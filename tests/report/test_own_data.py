@@ -106,7 +106,8 @@ def test_a_tie_is_not_a_win(tmp_path, own_run):
 
 def test_a_single_cell_has_its_score_on_the_card(tmp_path, own_run):
     own_run(2.5, own_files.text(tmp_path / "novel.txt"))
-    assert "your data RRU 2.50 test BPC, lower is better" in seen(page(tmp_path))
+    said = seen(page(tmp_path))
+    assert "your data RRU 2.50 validation BPC 2.75 best epoch 3 epochs 5 parameters" in said
 
 
 def test_indistinguishable_settings_have_separate_lines(tmp_path, own_run):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import resources
 
 import pytest
 
@@ -12,6 +13,10 @@ from rru.report.statistics import MIN_SEEDS
 from rru.settings import presets
 from tests import own_files
 from tests.report.samples import page, preset, seen, text_of, write_run
+
+
+def page_style():
+    return resources.files("rru.report").joinpath("assets", "page.css").read_text()
 
 
 def opening(html):
@@ -149,6 +154,12 @@ def test_terms_are_explained_once_in_a_sentence_and_in_a_list():
     assert "&lt;<button" in html
     assert 'aria-describedby="term-not-significant">Not significant</button>' in html
     assert glossary.explained("NLLs") == "NLLs"
+
+
+def test_a_sign_after_a_term_stays_on_its_line():
+    assert '<span class="kept"><button' in glossary.explained("not significantly: NLL 2.96 against 3.26")
+    assert "not significantly</button>:</span> <button" in glossary.explained("not significantly: NLL 2.96")
+    assert re.search(r"\.kept \{ white-space: nowrap; \}", page_style())
 
 
 def test_every_term_on_a_page_has_its_explanation(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from rru import report
 from rru.experiments import plans
 from rru.report.gather import gather
-from rru.report.identify import line_of, origin, preset_of
+from rru.report.identify import origin, preset_of
 from rru.report.own_plans import MAX_SETTINGS, MAX_TABLES
 from rru.report.results import build
 from rru.report.user_cells import config_without_code

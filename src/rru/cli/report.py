@@ -32,6 +32,9 @@ def report(
         bool, typer.Option("--watch", help="Keep the page up to date while runs train, until Ctrl-C.")
     ] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also name every table and figure, and what is missing in it.")
+    ] = False,
     every: Annotated[float, typer.Option(min=1, help="With --watch: seconds between updates.")] = 10,
 ) -> None:
     """Make a web page of runs: who won on each data set, a sample, tables with the paper's numbers, and all runs.
@@ -42,7 +45,7 @@ def report(
         folders = roots or [ROOT]
         page = output or pages.default_page(folders)
         if not watch:
-            _show(pages.write(folders, page, csv=csv, markdown=markdown))
+            _show(pages.write(folders, page, csv=csv, markdown=markdown), verbose=verbose)
             if show:
                 _open(page)
             return
@@ -63,11 +66,12 @@ def _open(page: Path) -> None:
         warn(f"there is no browser to open {page} with")
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: Summary, *, verbose: bool) -> None:
     for problem in summary.problems:
         warn_damaged(problem)
-    for shown in summary.shown:
+    for shown in summary.shown if verbose else ():
         prose(shown)
+    prose(f"{summary.opening}.")
     line(f"{_counted(summary)}; written to {', '.join(map(str, summary.files))}")
 
 

@@ -16,6 +16,7 @@ from rru.files import write_file
 from rru.report.export import to_csv, to_markdown
 from rru.report.page import render, statuses
 from rru.report.results import Report, build
+from rru.report.sentences import opening
 from rru.training import RunError, stopped_within
 
 __all__ = ["ReportFiles", "Summary", "default_page", "keep_writing", "write"]
@@ -31,12 +32,14 @@ class Summary:
 
     - `files`: the files written, the page first.
     - `statuses`: the number of runs of each status.
+    - `opening`: the first sentence of the page: who won, and how sure that is.
     - `shown`: the tables and figures, each with its preset and what is still missing.
     - `problems`: what could not be read or counted, and why.
     """
 
     files: tuple[Path, ...]
     statuses: Mapping[str, int]
+    opening: str
     shown: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -62,7 +65,8 @@ class ReportFiles:
         sections = [section for sections in report.sections.values() for section in sections]
         shown = tuple(f"{section.plan.preset}: {section.heading}. {section.progress}".strip() for section in sections)
         problems = [_printable(problem) for run in report.runs for problem in run.located_problems]
-        return Summary(tuple(texts), statuses(report), shown, (*report.notes, *problems))
+        said = _printable(opening(report))
+        return Summary(tuple(texts), statuses(report), said, shown, (*report.notes, *problems))
 
 
 def default_page(roots: Iterable[Path | str]) -> Path:

@@ -15,8 +15,8 @@ PRESETS = {
     "cells with one another. The paper's numbers come from larger models that were trained longer.",
     "smoke": "A few steps of a tiny model, to check that everything works. The numbers say nothing about the cells.",
     "your-data": "Runs on your own files. Cells are ranked only if they share preset and settings, and so the budget.",
-    "own settings": "Settings that no preset has; a title or a line names what differs from the closest preset. Cells are "
-    "ranked only if they share all settings.",
+    "own settings": "Settings that no preset has; a title or a line names what differs from the closest preset. Cells "
+    "are ranked only if they share all settings.",
     "demo": "The settings of rru demo: small models with the same parameter budget, not tuned for any cell.",
 }
 """What to know about the numbers of a preset."""

@@ -60,7 +60,7 @@ def clock(seconds: float) -> str:
 def amount(size: int | None) -> str:
     """Format a size in bytes: `3.2 MB`."""
     if size is None:
-        return "not stated"
+        return "not stated by its source"
     number = float(size)
     for unit in ("bytes", "kB", "MB"):
         if number < 1000:

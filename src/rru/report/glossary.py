@@ -33,7 +33,8 @@ TERMS = {
 FORMS = {"seeds": "seed", "significantly": "significant", "not significantly": "not significant"}
 """Other forms of a term."""
 _LONGEST_FIRST = sorted([*TERMS, *FORMS], key=len, reverse=True)
-_ANY = re.compile("|".join(rf"(?<!\w){re.escape(term)}(?!\w)" for term in _LONGEST_FIRST), re.IGNORECASE)
+_TERM = "|".join(rf"(?<!\w){re.escape(term)}(?!\w)" for term in _LONGEST_FIRST)
+_ANY = re.compile(rf"({_TERM})([,;:.)]*)", re.IGNORECASE)
 
 
 def key(term: str) -> str:
@@ -45,15 +46,16 @@ def key(term: str) -> str:
 def explained(text: str) -> Markup:
     """Return a text, escaped unless it is `Markup`, with a button for each term where it occurs first.
 
-    Markup must not have a term in a tag.
+    A sign after a term stays on its line. Markup must not have a term in a tag.
     """
     seen: set[str] = set()
 
-    def button(match: re.Match[str]) -> str:
-        term = match[0]
+    def explanation(match: re.Match[str]) -> str:
+        term, sign = match.groups()
         if term in seen:
-            return term
+            return match[0]
         seen.add(term)
-        return f'<button type="button" class="term" aria-describedby="{key(term)}">{term}</button>'
+        button = f'<button type="button" class="term" aria-describedby="{key(term)}">{term}</button>'
+        return f'<span class="kept">{button}{sign}</span>' if sign else button
 
-    return Markup(_ANY.sub(button, str(escape(text))))
+    return Markup(_ANY.sub(explanation, str(escape(text))))

@@ -1,4 +1,4 @@
-"""Tables of runs that no plan has: on users' own data, or with settings of their own. Only like runs share a ranking."""
+"""Tables of runs that no plan has: on own data, or with settings of their own. Only like runs are ranked."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,9 @@ def own_plans(runs: Iterable[RunRecord]) -> list[Plan]:
     groups = [(YOURS, title, own[variant]) for variant, title in titles(runs).items()]
     groups += [(OWN, title, of_task) for title, of_task in others.items()]
     found = [(preset, title, table) for preset, title, of_data in groups for table in _tables(of_data)]
-    return [plan for number, (preset, title, table) in enumerate(found) for plan in _plans(number, preset, title, table)]
+    return [
+        plan for number, (preset, title, table) in enumerate(found) for plan in _plans(number, preset, title, table)
+    ]
 
 
 @dataclass(frozen=True)

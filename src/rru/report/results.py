@@ -196,6 +196,15 @@ class Report:
     sections: Mapping[str, Sequence[Section]]
     notes: tuple[str, ...]
 
+    @property
+    def by_data(self) -> list[list[Section]]:
+        """The tables of each data set, the most telling first."""
+        tables: dict[tuple[str, str], list[Section]] = {}
+        for section in (section for sections in self.sections.values() for section in sections):
+            if section.plan.shows == "table":
+                tables.setdefault((section.task, section.subject), []).append(section)
+        return list(tables.values())
+
 
 def build(roots: Iterable[Path]) -> Report:
     """Find the runs below some folders and the plans they belong to. Raise RunError if there are no runs."""

@@ -7,7 +7,7 @@ from rru.kinds import kind_of
 from rru.report.formatting import counted, score
 from rru.report.identify import CELLS
 from rru.report.results import Report, Section
-from rru.report.tables import Comparison, Row
+from rru.report.tables import Comparison, Row, row_of
 
 VERBS = {"compose": "predicts", "write": "predicts", "classify": "classifies", "forecast": "forecasts"}
 """What a model does, by the main command of its kind of data."""
@@ -77,8 +77,9 @@ def headline(section: Section, row: Row) -> str:
         return f"{name}; {_seeds(ranking)}"
     if not section.ranked:
         return f"{len(ranking)} settings, not ranked; {_seeds(ranking)}"
-    lead = f"{name} is best of {len(ranking)}" if verdict.best else f"{len(ranking)} lines, two are equal"
-    return f"{lead}, {'' if verdict.significant else 'not '}significant; {_seeds(ranking)}"
+    if not verdict.best:
+        return f"{len(ranking)} lines, two are equal; {_seeds(ranking)}"
+    return f"{name} is best of {len(ranking)}, {'' if verdict.significant else 'not '}significant; {_seeds(ranking)}"
 
 
 def _does_best(section: Section) -> str:
@@ -97,7 +98,7 @@ def _subject(section: Section) -> str:
 
 
 def _number(row: Row, entry: Comparison) -> str:
-    unit = " %" if row.metric.label.endswith("%") else ""
+    unit = "\N{NO-BREAK SPACE}%" if row.metric.label.endswith("%") else ""
     return f"{score(entry.point.test, 2)}{unit}"
 
 
@@ -109,8 +110,10 @@ def _seeds(ranking: Sequence[Comparison]) -> str:
     return f"{counts.pop()} seeds{each}" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds{each}"
 
 
-def opening(report: Report, comparisons: Mapping[str, Section]) -> str:
-    """Return the first sentence of the page, from the main comparison on each data set, by its sentence."""
+def opening(report: Report) -> str:
+    """Return the first sentence of the page, from the main comparison on each data set."""
+    firsts = [sections[0] for sections in report.by_data]
+    comparisons = {sentence(section, row_of(section, list(section.lines))): section for section in firsts}
     leaders = {text: leader for text, section in comparisons.items() if (leader := _leader(section))}
     if len(leaders) < 2:
         nothing = f"{counted(len(report.runs), 'run')}, none of which has a result"

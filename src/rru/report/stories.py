@@ -49,7 +49,7 @@ class Result:
 
     - `section`: the plan and its runs.
     - `sentence`: what it shows; `headline`: the same without numbers.
-    - `ranking`: best first, then lines without a result.
+    - `ranking`: best first, then lines without a result; `facts`: of a single line, its numbers by name.
     - `significant`: whether the lead of the first is.
     - `remarks`: what was compared, and how sure the result is.
     - `curve`: the learning curves, if any, and how to read them.
@@ -59,6 +59,7 @@ class Result:
     sentence: str
     headline: str
     ranking: Sequence[Ranked]
+    facts: Mapping[str, str]
     significant: bool
     remarks: Sequence[str]
     curve: tuple[Markup | None, str]
@@ -90,19 +91,14 @@ class Story:
 
 def stories(report: Report, media: Mapping[Path, Media]) -> list[Story]:
     """Return the story of each data set, in the order of the report's tables."""
-    by_data: dict[tuple[str, str], list[Section]] = {}
-    for sections in report.sections.values():
-        for section in sections:
-            if section.plan.shows == "table":
-                by_data.setdefault((section.task, section.subject), []).append(section)
-    return [_story(subject, sections, media) for (_, subject), sections in by_data.items()]
+    return [_story(sections, media) for sections in report.by_data]
 
 
-def _story(title: str, sections: Sequence[Section], media: Mapping[Path, Media]) -> Story:
+def _story(sections: Sequence[Section], media: Mapping[Path, Media]) -> Story:
     best, samples = _best_runs(sections[0])[0], _samples(sections, media)
     facts, (command, purpose) = best.facts, _next(best, samples)
     return Story(
-        title,
+        sections[0].subject,
         [_result(section) for section in sections],
         facts.summary[:SENTENCE],
         [note[:SENTENCE] for note in facts.notes[:MAX_NOTES]],
@@ -151,6 +147,7 @@ def _result(section: Section) -> Result:
         sentence(section, row),
         headline(section, row),
         _ranking(section, row),
+        _facts(section),
         verdict.significant,
         [remark for remark in remarks if remark],
         (charts.convergence(section), figures.learning_caption(section)),
@@ -174,10 +171,20 @@ def _ranking(section: Section, row: Row) -> list[Ranked]:
     ]
 
 
+def _facts(section: Section) -> dict[str, str]:
+    """Return what the card of a single line shows; nothing if there is something to compare, or no result."""
+    points = [point for points in section.begun.values() for point in points]
+    if len(points) != 1 or points[0].test is None or section.is_trial:
+        return {}
+    elsewhere = ("line", f"test {section.metric.label}", "status")
+    facts = descriptions.facts(section, points[0])
+    return {name: value for name, value in facts.items() if name not in elsewhere}
+
+
 def _sizes(points: Sequence[Point]) -> list[str]:
-    """Return how many parameters the models have."""
+    """Return how many parameters the models have; of a single one, the card says it."""
     sizes = sorted({point.parameters for point in points if point.parameters})
-    if not sizes:
+    if not sizes or len(points) == 1:
         return []
     return [f"{' to '.join(whole(size) for size in dict.fromkeys((sizes[0], sizes[-1])))} parameters"]
 
