@@ -1,8 +1,9 @@
 """Make the pages of results again from the files of runs: `python tools/make_results.py --add runs`.
 
 `docs/results/runs` holds what the tables need of each run: its settings, its result, and the scores of each epoch.
-From them come `docs/results/report.html` and `report.md`, and the tables between marks such as `<!-- table1 -->` in
-README.md, docs/results.md and the lab notes, so that no number is copied by hand. `--add` first copies the runs of
+From them come `docs/results/report.html` and `report.md`, and what is between marks such as `<!-- table1 -->` in
+README.md, docs/results.md and the lab notes: tables, how many seeds they have, and the commands that give the same
+means again. So no number is copied by hand. `--add` first copies the runs of
 Table 1 at the paper's settings and of the preset `best` that have begun in other folders, and every run whose own
 folder is given.
 """
@@ -15,9 +16,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
 
+from results_prose import commands, counted, equal_sizes, seeds_in_words, sizes, wrapped
+
 from rru import data, report
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import all_plans, paper, preset_of
+from rru.report.identify import CELLS, all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
 from rru.training import Run, run_folder
 from rru.training.run_files import CONFIG, METRICS, RESULT, Epoch
@@ -27,6 +30,8 @@ RUNS = Path("docs/results/runs")
 PRESETS = ("paper", "best")
 TABLE = "table1"
 JOINT = "joint"
+SEEDS = "seeds"
+REPRODUCE = "reproduce"
 RNN_NADE = {"jsb": "5.19", "nottingham": "2.31", "musedata": "5.60", "piano-midi": "7.05"}
 """Test NLL of RNN-NADE (Boulanger-Lewandowski, Bengio and Vincent, 2012)."""
 
@@ -73,9 +78,21 @@ def pages() -> dict[Path, str]:
     results = build([ROOT / RUNS])
     sections = table1(results)
     tables = {
-        "README.md": {TABLE: short_table(sections)},
-        "docs/results.md": {TABLE: summary_table(sections), JOINT: joint_summary(results)},
-        "docs/lab/2026-11-results.md": {TABLE: long_table(sections), JOINT: joint_table(results)},
+        "README.md": {
+            TABLE: short_table(sections),
+            SEEDS: wrapped(seeds_in_words(sections), sizes(sections), equal_sizes(medians(results))),
+        },
+        "docs/results.md": {
+            TABLE: summary_table(sections),
+            SEEDS: wrapped(seeds_in_words(sections)),
+            JOINT: joint_summary(results),
+            REPRODUCE: commands(sections),
+        },
+        "docs/lab/2026-11-results.md": {
+            TABLE: long_table(sections),
+            JOINT: joint_table(results),
+            REPRODUCE: commands(sections),
+        },
     }
     return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), each) for name, each in tables.items()}
 
@@ -112,17 +129,15 @@ def short_table(sections: list[Section]) -> list[str]:
 
 
 def summary_table(sections: list[Section]) -> list[str]:
-    """Return all tasks, one in each row: every cell's result or a dash, in parentheses the paper's, and the seeds."""
+    """Return all tasks, one in each row: every cell's mean or a dash, in parentheses the paper's, and the seeds."""
     rows = head(["", *(point.line for point in sections[0].points), "seeds"])
     for section in sections:
-        theirs = paper()[TABLE][section.task]
         tests = {point.line: point.test for point in section.points if point.test is not None}
-        ours = {line: f"{value:.2f}" for line, value in tests.items()}
-        if len(tests) == len(section.points):
-            ours = dict(zip(tests, bold(tests, section.metric.higher_is_better), strict=True))
-        columns = [f"{ours.get(line, '-')} ({value:.2f})" for line, value in theirs.items()]
-        seeds = max(sum(run.counts for run in point.runs) for point in section.points)
-        rows.append(row(title(section), [*columns, str(seeds) if seeds else ""]))
+        texts = dict(zip(tests, bold(tests, section.metric.higher_is_better), strict=True)) if tests else {}
+        spread = {point.line: point.deviation for point in section.points if point.deviation is not None}
+        ours = {line: f"{text} ± {spread[line]:.2f}" if line in spread else text for line, text in texts.items()}
+        columns = [f"{ours.get(line, '-')} ({value:.2f})" for line, value in paper()[TABLE][section.task].items()]
+        rows.append(row(title(section), [*columns, counted(len(point.tests) for point in section.points)]))
     return rows
 
 
@@ -164,19 +179,27 @@ def cells_of(section: Section, point: Point) -> list[str]:
     ]
 
 
+def medians(results: Report) -> dict[str, dict[str, tuple[float, int]]]:
+    """Return the median test NLL and the seeds by task and cell with the joint output `nade`."""
+    found: dict[str, dict[str, tuple[float, int]]] = {}
+    for section in results.sections.get("best", ()):
+        for point in section.points if section.plan.shows == "table" else ():
+            cell, _, output = point.line.partition(", ")
+            if output == "nade" and point.tests:
+                of_task = found.setdefault(section.task, {})
+                of_task[cell] = median(point.tests.values()), len(point.tests)
+    return found
+
+
 def joint_summary(results: Report) -> list[str]:
     """Return the median test NLL of each task and cell with the joint output `nade`, with RNN-NADE's."""
-    lines = [f"{cell}, nade" for cell in ("RRU", "GRU", "LSTM", "Mogrifier LSTM")]
-    rows = head(["", *(line.removesuffix(", nade") for line in lines), "RNN-NADE", "seeds"])
-    for section in results.sections.get("best", ()):
-        tests = {point.line: list(point.tests.values()) for point in section.points if point.tests}
-        if section.plan.shows != "table" or not set(lines) & set(tests):
-            continue
-        medians = {line: median(tests[line]) for line in lines if line in tests}
-        formatted = dict(zip(medians, bold(medians, higher_is_better=False), strict=True))
-        columns = [formatted.get(line, "") for line in lines]
-        seeds = max(len(tests[line]) for line in medians)
-        rows.append(row(data.data_set(section.task).title, [*columns, RNN_NADE.get(section.task, ""), str(seeds)]))
+    rows = head(["", *CELLS.values(), "RNN-NADE", "seeds"])
+    for task, of_cells in medians(results).items():
+        texts = bold({cell: value for cell, (value, _) in of_cells.items()}, higher_is_better=False)
+        formatted = dict(zip(of_cells, texts, strict=True))
+        columns = [formatted.get(cell, "") for cell in CELLS.values()]
+        seeds = counted(count for _, count in of_cells.values())
+        rows.append(row(data.data_set(task).title, [*columns, RNN_NADE.get(task, ""), seeds]))
     return rows
 
 
@@ -218,9 +241,9 @@ def title(section: Section) -> str:
 
 
 def bold(values: dict[str, float], higher_is_better: bool) -> list[str]:
-    """Format numbers, the best one in bold."""
+    """Format numbers, the best in bold, with those that are equal in the digits shown."""
     best = (max if higher_is_better else min)(values.values())
-    return [f"**{value:.2f}**" if value == best else f"{value:.2f}" for value in values.values()]
+    return [f"**{value:.2f}**" if f"{value:.2f}" == f"{best:.2f}" else f"{value:.2f}" for value in values.values()]
 
 
 def head(names: list[str]) -> list[str]:

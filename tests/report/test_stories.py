@@ -68,6 +68,13 @@ def test_sentence_says_how_sure_the_result_is(tmp_path, tests, seeds, sentence):
     assert opening(page(tmp_path)) == sentence
 
 
+def test_different_numbers_of_seeds_are_listed(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path / "runs", preset(seed=seed), 8.0)
+    write_run(tmp_path / "runs", preset(cell="gru"), 8.5)
+    assert "Means over seeds: RRU 3, GRU 1" in seen(page(tmp_path))
+
+
 def test_only_a_significant_winner_is_green(tmp_path):
     results(tmp_path / "one", {"rru": 5.33, "gru": 5.45})
     results(tmp_path / "four", {"rru": 5.33, "gru": 5.45}, seeds=MIN_SEEDS)

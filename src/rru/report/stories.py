@@ -141,7 +141,7 @@ def _result(section: Section) -> Result:
     alike = f"output {shared}" if shared == section.points[0].config.task.variant else f"all with {shared}"
     compared = [f"test {label}, {section.metric.direction} is better", *([alike] if shared else []), *_sizes(tested)]
     trial = "A few steps of a tiny model: the numbers say nothing about the cells."
-    remarks = [" · ".join(compared), trial if section.is_trial else verdict.reason]
+    remarks = [" · ".join(compared), trial if section.is_trial else verdict.reason, _seeds(section, tested)]
     return Result(
         section,
         sentence(section, row),
@@ -169,6 +169,13 @@ def _ranking(section: Section, row: Row) -> list[Ranked]:
         Ranked(marks[point.line], names[point.line], notes.get(point.line, point.state), point.line == best)
         for point in (*(entry.point for entry in row.ranking), *others)
     ]
+
+
+def _seeds(section: Section, points: Sequence[Point]) -> str:
+    """Return the seeds of each line if they differ: a mean over many is compared with a single run."""
+    names, counts = short_names(section)[0], {point.line: len(point.tests) for point in points}
+    each = ", ".join(f"{names[line]} {count}" for line, count in counts.items())
+    return f"Means over seeds: {each}" if len(set(counts.values())) > 1 else ""
 
 
 def _facts(section: Section) -> dict[str, str]:
