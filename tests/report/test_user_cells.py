@@ -120,6 +120,13 @@ def test_trials_with_changed_settings_have_no_winner_and_no_part_in_other_tables
     ]
 
 
+def test_a_changed_trial_does_not_come_before_the_preset(tmp_path):
+    for cell in ("rru", "gru"):
+        write_run(tmp_path / "runs", preset("bach", cell, "smoke"), 40.0)
+    write_run(tmp_path / "runs", like_the_rru(preset("bach", "rru", "smoke"), forget_bias=0.5), 30.0)
+    assert "Trial runs on Bach chorales work: 2 of 2 runs finished. 3 runs finished" in seen(page(tmp_path))
+
+
 def test_the_same_trials_of_several_cells_are_one_table(tmp_path):
     for number in range(MAX_TABLES + 1):
         for cell in ("rru", "gru"):

@@ -9,7 +9,7 @@ from rru.kinds import kind_of
 from rru.report import statistics
 from rru.report.formatting import score
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import TRIAL, all_plans, preset_of, with_user_cells
+from rru.report.identify import OWN, TRIAL, all_plans, preset_of, with_user_cells
 from rru.report.own_plans import OwnPlan, own_plans
 from rru.report.user_cells import is_user_cell
 from rru.settings import Config
@@ -203,7 +203,11 @@ class Report:
         for section in (section for sections in self.sections.values() for section in sections):
             if section.plan.shows == "table":
                 tables.setdefault((section.task, section.subject), []).append(section)
-        return list(tables.values())
+
+        def place(section: Section) -> tuple[bool, bool, bool]:
+            return section.is_trial, all(point.test is None for point in section.points), section.plan.preset == OWN
+
+        return [sorted(sections, key=place) for sections in tables.values()]
 
 
 def build(roots: Iterable[Path]) -> Report:
