@@ -174,3 +174,8 @@ def test_runs_as_a_program(tmp_path: Path) -> None:
     assert wrong.stdout == ""
     assert wrong.stderr.count("\n") == 1
     assert "did you mean 'enwik8'?" in wrong.stderr
+
+
+def test_list_says_who_does_not_state_the_size_of_a_download() -> None:
+    listed, _ = run("list")
+    assert listed.count("not stated by its source") == listed.count("not stated") > 0
