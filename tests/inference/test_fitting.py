@@ -112,6 +112,29 @@ class TestOwnModel:
             fit(settings={"lr": 0.05, "epochs": 3, "decay": "cosine"})
         assert fit().status == "finished"
 
+    @pytest.mark.parametrize(
+        ("inputs", "targets"),
+        [(INPUTS, TARGETS[:, None]), (INPUTS[:, :3], TARGETS), (INPUTS, None)],
+        ids=["shapes", "width", "no pairs"],
+    )
+    def test_a_call_that_fails_before_a_step_does_not_block_its_folder(self, tmp_path, inputs, targets):
+        wrong = DataLoader(TensorDataset(*(part for part in (inputs, targets) if part is not None)), 8)
+        (tmp_path / "m").mkdir()
+        (tmp_path / "m" / "notes.txt").write_text("mine")
+        with pytest.raises((RuntimeError, TypeError, ValueError, UserWarning)):
+            rru.fit(model(), wrong, wrong, loss=F.mse_loss, folder="m")
+        assert [path.name for path in (tmp_path / "m").iterdir()] == ["notes.txt"]
+        assert fit().status == "finished"
+
+    def test_a_run_without_a_step_is_replaced(self, tmp_path):
+        def interrupt(event):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):  # as if killed: the folder keeps the run
+            fit(targets=-TARGETS, watch=interrupt)
+        assert (tmp_path / "m" / "config.toml").exists()
+        assert fit().status == "finished"
+
     def test_what_it_returns_is_the_result_and_has_verbs(self):
         fitted = fit(metric=F.l1_loss)
         assert isinstance(fitted, rru.training.Result)

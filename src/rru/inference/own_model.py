@@ -2,7 +2,9 @@
 
 import functools
 import itertools
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +22,7 @@ from rru.settings.tables import OptimiserSettings, Schedule
 from rru.tasks import Batch, Batches, LayerState, Metric, Task, TaskSettings, evaluating
 from rru.training import Result, Run, RunError, Watch, train
 from rru.training.from_config import optimiser_of
-from rru.training.run_files import OWN_MODEL, has_config
+from rru.training.run_files import CONFIG, ENVIRONMENT, FINGERPRINT, METRICS, OWN_MODEL, has_config
 
 Score = Callable[[Any, Any], Tensor]
 Changes = Mapping[str, object]
@@ -94,6 +96,35 @@ class ModelRun(Run):
         if differences:
             advice = "choose another folder, or remove this one to train again"
             raise RunError(f"{self.path}: holds a run with {other} ({differences}); {advice}")
+
+    def discard_unless_begun(self) -> bool:
+        """Remove the run from its folder if it has nothing to lose: no step that it could go on from.
+
+        Other files in the folder stay. Return whether it was removed: not if another process trains it.
+        """
+        try:
+            with self.locked():
+                if self._begun:
+                    return False
+                for name in (CONFIG, FINGERPRINT, ENVIRONMENT, METRICS):  # config.toml marks the folder as a run
+                    (self.path / name).unlink(missing_ok=True)
+                for name in ("checkpoint", "best"):
+                    shutil.rmtree(self.path / name, ignore_errors=True)
+        except RunError:  # locked or damaged
+            return False
+        with suppress(OSError):  # the folder may have other files
+            (self.path / "lock").unlink(missing_ok=True)
+            self.path.rmdir()
+        return True
+
+    @property
+    def _begun(self) -> bool:
+        """Whether it has weights of an epoch, or a checkpoint after a step."""
+        if self.best_epochs or self.result() is not None:
+            return True
+        checkpoint, _ = self.checkpoints.load()
+        progress = {} if checkpoint is None else checkpoint.state.get("progress", {})
+        return not isinstance(progress, dict) or bool(progress.get("step"))
 
 
 class _Epoch(Batches):
@@ -215,17 +246,32 @@ def fit_model(
 ) -> FittedModel:
     """Train a model in a run folder, from the start or from where it stopped.
 
-    Raise RunError if the folder has a run with other settings, another model, loss or data; see `fingerprints`.
+    Raise RunError if the folder has a run with other settings, another model, loss or data; see `fingerprints`. A run
+    that fails before its first checkpoint with a step leaves nothing behind, since it may fail because of these.
     """
     config = ModelConfig.of(settings, type(model).__name__, task.metric.key)
     training = fingerprint(model, {"loss": task.score, "metric": task.own_metric}, task.loaders)
+    run = _run(folder, config, training)
+    try:
+        result = train(task, model, optimiser_of(model, config.optimiser), run, watch, stop=stop)
+    except Exception:
+        run.discard_unless_begun()
+        raise
+    return FittedModel(**_fields(result), path=folder, model=model, task=task)
+
+
+def _run(folder: Path, config: ModelConfig, training: Tables) -> ModelRun:
+    """Return the run in a folder, or a new one; another run is replaced if it never made a step."""
     if has_config(folder):
         run = ModelRun(folder)
-        run.check(config, training)
-    else:
-        run = ModelRun.create(folder, config, training)
-    result = train(task, model, optimiser_of(model, config.optimiser), run, watch, stop=stop)
-    return FittedModel(**_fields(result), path=folder, model=model, task=task)
+        try:
+            run.check(config, training)
+        except RunError:
+            if not run.discard_unless_begun():
+                raise
+        else:
+            return run
+    return ModelRun.create(folder, config, training)
 
 
 def _fields(result: Result) -> dict[str, Any]:
