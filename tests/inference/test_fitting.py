@@ -154,8 +154,12 @@ class TestOwnModel:
             fit(settings={"epoch": 3})
         with pytest.raises(TypeError, match="fit has no argument 'horizont'; did you mean 'horizon'"):
             fit(horizont=3)
-        with pytest.raises(TypeError, match="needs train and valid batches, loss and folder"):
+        with pytest.raises(TypeError, match=r"needs train and valid .*; missing: train, valid, loss and folder"):
             rru.fit(model())
+        with pytest.raises(TypeError, match=r"; missing: loss$"):
+            rru.fit(model(), [1], [1], folder="m")
+        with pytest.raises(TypeError, match=r"task must be a model, got its class Linear; make one: Linear\(\.\.\.\)"):
+            rru.fit(nn.Linear, [1], [1], folder="m", loss=F.mse_loss)
 
     def test_every_epoch_is_told(self):
         epochs = []
@@ -197,6 +201,72 @@ class TestData:
             rru.fit("novel.txt", horizon=3)
         with pytest.raises(TypeError, match=r"task must be a model, a file or folder, .*; got int"):
             rru.fit(3)
+
+    def test_what_was_understood_is_printed_once(self, tmp_path, capsys):
+        own_files.text(tmp_path / "novel.txt")
+        options = {"preset": "smoke", "settings": {"epochs": 1}}
+        rru.fit("novel.txt", **options)
+        shown = capsys.readouterr().err
+        assert shown.count("novel.txt: text by characters; ") == 1
+        assert "novel: preset smoke: context=" in shown
+        rru.fit("novel.txt", **options, progress=False)
+        assert not capsys.readouterr().err
+
+    def test_transpose_is_that_of_the_command(self, tmp_path):
+        own_files.pieces(tmp_path / "midi")
+        trained = rru.fit("midi", transpose=3, grid=1, preset="smoke", settings={"epochs": 1})
+        assert trained.config.task.transposition == 3
+
+    def test_a_text_instead_of_a_path(self):
+        for text in ("Call me Ishmael. " * 100, "It was\nthe best of times."):
+            with pytest.raises(
+                ValueError, match=r"task must be a file or .*; got a text of .* write it to one, and give"
+            ):
+                rru.fit(text)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"horizon": "24"}, "horizon must be a whole number, got '24' of type str"),
+            ({"horizon": 2.5}, "horizon must be a whole number, got 2.5 of type float"),
+            ({"columns": ["a,b"]}, "columns must be one or more names of columns, without commas in them"),
+            ({"columns": 3}, "columns must be one or more names"),
+            ({"season": True}, "season must be a whole number, got True"),
+        ],
+    )
+    def test_wrong_options_of_reading_are_named(self, options, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            rru.fit({"load": np.arange(90.0)}, **{"target": "load", "horizon": 3, **options})
+
+    def test_lists_of_columns(self):
+        days = np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]")
+        frame = {"day": days, "load": np.arange(90) % 7, "temp": np.arange(90) % 5, "price": np.arange(90) % 3}
+        frame["wind"] = np.arange(90) % 4
+        options = {"target": "load", "horizon": np.int64(3)}
+        listed = rru.data.from_frame(frame, columns=["temp", "wind"], known=("price",), **options)
+        assert listed.options == rru.data.from_frame(frame, columns="temp,wind", known="price", **options).options
+        assert listed.facts == rru.data.from_frame(frame, columns="temp,wind", known="price", **options).facts
+
+    def test_a_table_in_memory_has_a_name_and_errors_name_it_and_its_rows(self, tmp_path):
+        frame = {"note": ["two\nlines"] * 90, "load": [str(number % 7) for number in range(90)]}
+        options = {"target": "load", "horizon": 3, "preset": "smoke", "settings": {"epochs": 1}}
+        trained = rru.fit(frame, name="Power use", **options)
+        assert trained.task == "power-use"
+        assert trained.path.parts[:2] == ("runs", "power-use")
+        frame["load"][4] = "x"
+        with pytest.raises(DataError, match=r"^the DataFrame, row 5: column 'load' must have numbers, got 'x'"):
+            rru.fit(frame, **options)
+        with pytest.raises(DataError, match=r"^the DataFrame: has no column 'nothing'"):
+            rru.fit(frame, **{**options, "target": "nothing"})
+        with pytest.raises(DataError, match=r"^the DataFrame: is a table with the columns note, load; say what to do"):
+            rru.fit(frame)
+        with pytest.raises(ValueError, match=r"horizon is not for a table without target such as the DataFrame$"):
+            rru.fit(frame, horizon=3)
+        with pytest.raises(ValueError, match=r"name must be up to 60 letters, .*; got '../x'"):
+            rru.fit(frame, name="../x", **options)
+        own_files.text(tmp_path / "novel.txt")
+        with pytest.raises(TypeError, match=r"name is only for a DataFrame; .* named after it, novel\.txt"):
+            rru.fit("novel.txt", name="mine")
 
     def test_a_table_in_memory(self):
         frame = {"day": np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]"), "load": np.arange(90) % 7}

@@ -90,14 +90,18 @@ def test_write_continues_a_text(models):
 def test_compose_from_a_roll_a_file_or_nothing_and_save(models, tmp_path):
     roll = np.zeros((4, 88), int)
     roll[:, 40] = 1
-    piece = models["music"].compose(2, roll)
+    piece = models["music"].compose(roll, bars=2)
     assert piece.roll.shape == (4 + 2 * 4, 88)
     assert (piece.roll[:4] == roll).all()
     files = piece.save(tmp_path / "new.mid")
     assert [file.suffix for file in files] == [".mid", ".png", ".wav"]
-    again = models["music"].compose(1, str(files[0]))
+    again = models["music"].compose(str(files[0]), 1)
     assert again.prompt == len(piece.roll)
-    assert models["music"].compose(1).prompt == 1
+    assert models["music"].compose(bars=1).prompt == 1
+    with pytest.raises(TypeError, match=r"prompt must be a MIDI file or a piano roll \(T, 88\); for 2 bars: bars=2"):
+        models["music"].compose(2)
+    with pytest.raises(ValueError, match="bars must be a whole number of at least 1, got '2'"):
+        models["music"].compose(roll, "2")
     assert "<audio" in piece._repr_html_()
     assert repr(piece) == "<Piece of 12 steps, 4 of them given, 4 in a bar>"
     with pytest.raises(ValueError, match="overwrite it with force=True"):
@@ -231,7 +235,34 @@ def test_a_run_is_loaded_by_its_id(tmp_path, monkeypatch):
     Path("runs/bach/gru").mkdir()
     (tmp_path / folder).rename("runs/bach/gru/0123ffffffff")
     rru.fit("bach", preset="smoke", folder=folder, settings={"epochs": 1})
-    with pytest.raises(RunError, match=r"0123: several runs have such an id: .*; give more digits"):
+    with pytest.raises(RunError, match="0123: is the start of 2 ids; write more of it: runs/"):
         rru.load("0123")
     with pytest.raises(RunError, match="4567: is not a run"):
         rru.load("4567")
+
+
+def test_wrong_arguments_are_named(models, monkeypatch, tmp_path):
+    with pytest.raises(TypeError, match="prompt must be a text, got 5 of type int"):
+        models["characters"].write(5)
+    with pytest.raises(ValueError, match="a text must have at least one word, got ''"):
+        models["texts"].classify("")
+
+
+def test_the_validation_split_has_both_names(models):
+    assert models["texts"].evaluate(split="validation") == models["texts"].evaluate(split="valid")
+
+
+def test_export_takes_the_format_by_the_name_of_the_command(models, tmp_path):
+    assert "model.safetensors" in models["texts"].export(tmp_path / "new", format="safetensors")
+    with pytest.raises(ValueError, match="format must be safetensors, onnx or torch-export, got 'gguf'"):
+        models["texts"].export(tmp_path / "old", form="gguf")
+
+
+def test_load_takes_what_commands_take(models, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=r"latest: is not a run: .*, and there are no runs in runs"):
+        rru.load("latest")
+    trained = rru.fit("bach", preset="smoke", settings={"epochs": 1})
+    assert rru.load("latest").path == rru.load(trained.path.name[:3]).path == trained.path
+    with pytest.raises(RunError, match=r"nix: is not a run: .*, and no id starts with it; runs in runs: runs/bach/rru"):
+        rru.load("nix")

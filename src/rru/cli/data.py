@@ -13,7 +13,7 @@ from rich.text import Text
 from rru.cli.console import err, line, next_command, out, plain_errors
 from rru.cli.display import download_bars, file_bar
 from rru.cli.help import HelpfulCommand, HelpfulGroup
-from rru.cli.own import Given, show_settings, shown_data, with_own_data
+from rru.cli.own import Given, shown_data, with_own_data
 from rru.data import CATALOGUE, DataSet, RemoteFile, data_dir, data_set, present
 from rru.data.fetch import fetch as fetch_files
 from rru.data.verify import FileCheck
@@ -110,7 +110,7 @@ def inspect(
     """
     with plain_errors():
         data = shown_data(path, given.options)
-        show_settings(presets.load(data), presets.names(data)[0])
+        line(presets.described(presets.load(data), presets.names(data)[0]))
         next_command("train", str(path), *given.arguments)
 
 

@@ -1,4 +1,4 @@
-"""The options that describe a user's own data, shared by commands; and the line that says what was understood."""
+"""The options that describe a user's own data, shared by commands; and the lines that say what was understood."""
 
 import copy
 import inspect
@@ -14,7 +14,6 @@ from rru.data import OwnData, from_path
 from rru.data.own.detect import set_or_path
 from rru.kinds import KINDS, reading_options
 from rru.nn.options import Declared
-from rru.settings import Config
 
 PANEL = "Your own data"
 TEXT, MIDI = "Your own text", "Your own MIDI files"
@@ -118,20 +117,3 @@ def shown_data(path: Path | str, options: Mapping[str, Any]) -> OwnData:
     for note in data.notes:
         warn(f"  {note}")
     return data
-
-
-def show_settings(config: Config, preset: str) -> None:
-    """Print the settings that a preset of own data chose."""
-    chosen = [
-        f"{name}={value:,}" if type(value) is int else f"{name}={value}"
-        for table in ("task", "model", "optimiser", "schedule")
-        for name, value in config.tables()[table].items()
-        if name in SHOWN
-    ]
-    line(f"preset {preset}: {', '.join(chosen)}")
-
-
-SHOWN = (
-    "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr", "epochs",
-    "patience", "decay", "warmup",
-)  # fmt: skip

@@ -12,7 +12,7 @@ import typer
 from rru.cli.console import line, next_command, plain_errors, warn_stopping
 from rru.cli.data import Folder
 from rru.cli.display import RunBars, show_result
-from rru.cli.own import Given, show_settings, with_own_data
+from rru.cli.own import Given, with_own_data
 from rru.cli.places import ROOT as ROOT
 from rru.cli.places import Root, is_run, named_run, shortest_name, with_run
 from rru.cli.results import summary
@@ -114,7 +114,7 @@ def train(
         changes = [*given.changes, *seeded, *(changes or [])]
         config = presets.override(presets.load(chosen, cell or "rru", preset), changes)
         if isinstance(chosen, OwnData) or dry_run:
-            show_settings(config, preset)
+            line(presets.described(config, preset))
         if dry_run:
             return
         _run(config, run_dir or run_folder(config, root), where)
@@ -142,8 +142,7 @@ def evaluate(
     """
     with plain_errors():
         set_threads(threads)
-        name = {"validation": "valid"}.get(split, split)
-        scores = evaluate_run(folder, name, data_dir=data_dir, device=device)
+        scores = evaluate_run(folder, split, data_dir=data_dir, device=device)
         metric = kind_of(Run(folder).config.kind).metric.key
         line(f"{split}: {summary(metric, scores, folder, counts=split == 'test')}")
         if verbose:

@@ -34,7 +34,7 @@ def evaluate(
       a table (a file, a DataFrame or a dict of columns); texts, sequences (T, columns) or images (28, 28) with
       `labels`. It is read with the vocabulary and the scales of training. Default: the data of training.
     - `labels`: the class of each item, if `source` does not have them.
-    - `split`: of the training data: `train`, `valid` or `test`.
+    - `split`: of the training data: `train`, `validation` (or `valid`) or `test`.
     - `data_dir`: where the data set of the catalogue is, as for `rru.data.load`.
     """
     config, kind = trained.config, kind_of(trained.kind)

@@ -1,6 +1,6 @@
 """`rru.fit`: train on data, or train any model on batches of the user's own, to a run folder."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -98,7 +98,8 @@ def fit(
     - `task`: a file or folder, a DataFrame or a dict of columns, own data from `rru.data.from_text` and so on, or the
       name of a data set, such as `bach`.
     - `valid`, `test`: files or tables to validate and test on. Default: a tenth of the data each.
-    - `reading`: how to read a file or table, as for `rru train`: `by`, `target`, `horizon`, `text`, `label`, ...
+    - `reading`: how to read a file or table, as for `rru train`: `by`, `target`, `horizon`, `text`, `label`,
+      `transpose`, ...; for a DataFrame also `name`, after which its runs are named.
     - `cell`, `preset`, `data_dir`, `device`: as for `rru train`.
 
     **Arguments** for a model:
@@ -115,7 +116,8 @@ def fit(
     - `settings`: changes to the settings, such as `{"lr": 0.01, "epochs": 20}`, named as for `rru train --set`.
     - `seed`: random seed.
     - `folder`: the run folder. Default: below `runs`, named by the settings.
-    - `progress`: whether to show a bar. Default: in a terminal or a notebook. False also hides notices.
+    - `progress`: whether to show a bar. Default: in a terminal or a notebook. False also hides what was understood of
+      the data, and notices.
     - `on_epoch`: called after each epoch with its record, as in `history`. If it raises, training can be continued.
     - `watch`, `stop`: as for `rru.training.train`.
 
@@ -130,28 +132,38 @@ def fit(
     """
     changes = {"schedule.seed": seed, **(settings or {})}
     if isinstance(task, nn.Module):
-        if train is None or valid is None or loss is None or folder is None:
-            raise TypeError("fit of a model needs train and valid batches, loss and folder")
         _check_reading(reading, None)
-        place, loaders = Path(folder).expanduser(), {"train": train, "valid": valid}
+        given = {"train": train, "valid": valid, "loss": loss, "folder": folder}
+        if missing := [name for name, value in given.items() if value is None]:
+            raise TypeError(f"fit of a model needs train and valid batches, loss and folder; missing: {_and(missing)}")
+        place, loaders = Path(str(folder)).expanduser(), {"train": train, "valid": valid}
         own_task = ModelTask(loaders | ({} if test is None else {"test": test}), loss, metric)
         with ProgressLine(type(task).__name__, place, progress) as shown:
             return fit_model(task, own_task, place, changes, together(shown, on_epoch, watch), stop)
+    if isinstance(task, type) and issubclass(task, nn.Module):
+        raise TypeError(f"task must be a model, got its class {task.__name__}; make one: {task.__name__}(...)")
     if train is not None or loss is not None or metric is not None:
         raise TypeError("train, loss and metric are only for a model; data has its own")
+    if (transpose := reading.pop("transpose", None)) is not None:
+        changes["task.transposition"] = transpose
     chosen = _data(task, reading | {"valid": valid, "test": test})
+    preset = presets.names(chosen)[0] if preset is None else preset
     config = presets.load(chosen, cell, preset)
     config = config.changed(presets.settings_by_name(changes, config.settings, f"{config.task.name} and {cell}"))
     place = run_folder(config, ROOT) if folder is None else Path(folder).expanduser()
     with ProgressLine(config.task.name, place, progress) as shown:
-        if isinstance(chosen, OwnData) and shown.bar:
-            for text in (chosen.summary, *chosen.notes):
+        if isinstance(chosen, OwnData):
+            for text in (chosen.summary, *chosen.notes, presets.described(config, preset)):
                 shown.say(text)
         watches = together(shown, on_epoch, watch)
         result = train_config(config, place, data_dir=data_dir, device=device, watch=watches, stop=stop)
     if not result.best_epoch:
         raise RunError(f"{place}: has no trained weights: {result.status}, {result.reason}")
     return load(place)
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def _data(task: OwnData | Place | Frame, reading: Mapping[str, object]) -> OwnData | str:
@@ -163,20 +175,23 @@ def _data(task: OwnData | Place | Frame, reading: Mapping[str, object]) -> OwnDa
     if known is not None:
         return known
     if is_frame(task):
-        return from_frame(task, **given)
+        name = given.pop("name", None)
+        return from_frame(task, name=name, **given)  # type: ignore[arg-type]
     if not isinstance(task, Path):
         right = "a model, a file or folder, a DataFrame, own data or the name of a data set"
         raise TypeError(f"task must be {right}; got {type(task).__name__}")
+    if "name" in given:
+        raise TypeError(f"name is only for a DataFrame; the run of a file is named after it, {task.name}")
     return from_path(task, **given)
 
 
 def _check_reading(given: Mapping[str, object], known: OwnData | str | None) -> None:
     """Raise TypeError for arguments that `fit` does not have, or that do not go with data that is known already."""
-    names = ["by", "valid", "test", *reading_options()]
+    names = ["by", "valid", "test", "name", "transpose", *reading_options()]
     for name, value in given.items():
         if name not in names:
-            setting = f"a setting is given as settings={{{name!r}: {value!r}}}"
-            raise TypeError(f"fit has no argument {name!r}{did_you_mean(name, names)}; {setting}")
+            setting = f"; a setting is given as settings={{{name!r}: {value!r}}}"
+            raise TypeError(f"fit has no argument {name!r}{did_you_mean(name, names) or setting}")
         if known is not None:
             what = known if isinstance(known, str) else "data that was read already"
             raise TypeError(f"{name} is only for a file, a folder or a DataFrame, not for {what}")

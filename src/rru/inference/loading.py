@@ -13,7 +13,7 @@ from rru.files import MANIFEST, read_file, read_folder
 from rru.inference.trained import Trained
 from rru.kinds import TrainedOn, kind_of
 from rru.settings import Config
-from rru.training import Result, Run, RunError, run_by_id
+from rru.training import Result, Run, RunError, named_run
 from rru.training.checkpoint import MODEL, declared, unpack
 from rru.training.own_code import missing_code
 from rru.training.refit import weights_run
@@ -42,18 +42,19 @@ def load(place: Path | str) -> Trained:
     ```
 
     **Arguments:** `place`: a run folder, whose best weights are loaded; the id of a run below `runs`, or its first
-    digits; or a safetensors folder from `rru export`, local or downloaded from the Hugging Face Hub.
+    digits; `latest`, the newest of these runs; or a safetensors folder from `rru export`, local or downloaded from the
+    Hugging Face Hub.
     """
     path = Path(place).expanduser()
     if not path.exists():
-        path = run_by_id(str(place)) or path
+        path = named_run(str(place))
     if (path / MODEL).is_file():
         return _from_export(path) if (path / EXPORT_CONFIG).is_file() else _from_older_export(path)
     if (path / EXPORT_CONFIG).is_file() or (path / MANIFEST).is_file():
         raise RunError(f"{path}: was exported for other runtimes; rru reads a run, or an export as safetensors")
     run = Run(path)
     if not run.best_epochs:
-        raise RunError(f"{path}: has no weights yet: no epoch has finished; continue with `rru resume {path}`")
+        raise RunError(f"{path}: has no weights yet: no epoch has finished; continue with `rru train {path}`")
     epoch = run.best_epochs[-1]
     if (vocabulary := path / VOCABULARY).is_symlink():
         raise RunError(f"{vocabulary}: must be a file, is a link")

@@ -28,7 +28,7 @@ class ProgressLine:
     - `name`: what is trained.
     - `folder`: the folder of its run.
     - `shown`: True: always show the bar; False: show nothing; None: show the bar in a terminal or a notebook, and
-      elsewhere only notices.
+      elsewhere only notices and what was understood of data.
     """
 
     def __init__(self, name: str, folder: Path, shown: bool | None) -> None:

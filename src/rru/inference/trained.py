@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rru import data, tasks
-from rru.data import Facts
+from rru.data import KEYS, Facts
 from rru.data.spelling import in_command
 from rru.data.vocabulary import Vocabulary
 from rru.inference import showing
@@ -101,8 +101,8 @@ class Trained(HasRun):
 
     def compose(
         self,
-        bars: int = 16,
         prompt: Path | str | Roll | None = None,
+        bars: int = 16,
         *,
         from_test: int | None = None,
         temperature: float = 1.0,
@@ -113,9 +113,13 @@ class Trained(HasRun):
     ) -> Piece:
         """Compose a piece; see `rru.inference.compose`. Notebooks show and play it, and its `save` writes it to files.
 
-        **Arguments:** `bars`: how many, after the prompt; `prompt`: a MIDI file or a piano roll (T, 88) to continue, by
-        default the first chord of a test piece; the others as for `rru compose`.
+        **Arguments:** `prompt`: a MIDI file or a piano roll (T, 88) to continue, by default the first chord of a test
+        piece; `bars`: how many, after the prompt; the others as for `rru compose`.
         """
+        if isinstance(prompt, int | float):
+            raise TypeError(f"prompt must be a MIDI file or a piano roll (T, {KEYS}); for {prompt} bars: bars={prompt}")
+        if not isinstance(bars, int) or bars < 1:
+            raise ValueError(f"bars must be a whole number of at least 1, got {bars!r}")
         if prompt is None or isinstance(prompt, Path | str):
             file = None if prompt is None else Path(prompt).expanduser()
             given = prompt_of(self, file, from_test, seed, data_dir, octave=octave)
@@ -168,9 +172,13 @@ class Trained(HasRun):
         self.check_command("stream")
         return Stream(self.model)
 
-    def export(self, folder: Path | str, form: str = "safetensors") -> list[str]:
-        """Write the model to a new folder, for `rru.load` or other runtimes; see `rru.inference.export`."""
-        return export(self, Path(folder), form)
+    def export(self, folder: Path | str, format: str = "safetensors", *, form: str | None = None) -> list[str]:
+        """Write the model to a new folder, for `rru.load` or other runtimes; see `rru.inference.export`.
+
+        **Arguments:** `folder`: the folder to create; `format`: `safetensors`, `onnx` or `torch-export`; `form`: the
+        old name of `format`.
+        """
+        return export(self, Path(folder), format if form is None else form)
 
     def check_command(self, command: str) -> None:
         """Raise RunError unless the command is for models of its kind of data."""

@@ -43,6 +43,8 @@ def write(
     assert vocabulary is not None  # every model of these kinds has one
     if len(vocabulary) <= len({vocabulary.padding, vocabulary.unknown}):
         raise RunError(f"{trained.path}: the vocabulary must have a token besides padding and unknown")
+    if not isinstance(prompt, str):
+        raise TypeError(f"prompt must be a text, got {prompt!r} of type {type(prompt).__name__}")
     if length < 1:
         raise ValueError(f"length must be at least 1, got {length}")
     check_temperature(temperature)

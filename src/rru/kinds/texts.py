@@ -12,7 +12,8 @@ from rru.data import SPLITS, DataError, LabelledTexts, Reviews, words_of
 from rru.data.own import texts
 from rru.data.own.data_json import LabelFacts, Statistics
 from rru.data.own.detect import TABLES
-from rru.data.own.frames import NAME, is_frame, table_from
+from rru.data.own.frames import is_frame, table_from
+from rru.data.own.in_memory import NAME
 from rru.data.own.texts import labelled_texts
 from rru.data.reviews import WORD
 from rru.data.streams import read_file

@@ -121,8 +121,9 @@ class Task(ABC):
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """Evaluate a model on a split. Return `metric`, further metrics by name, and `loss` as in training.
 
-        **Arguments:** `split`: `train`, `valid` or `test`.
+        **Arguments:** `split`: `train`, `valid` (or `validation`) or `test`.
         """
+        split = "valid" if split == "validation" else split
         checks.choice("split", split, SPLITS)
         with evaluating(model):
             return self._scores(model, split)

@@ -5,7 +5,7 @@ from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Started, Stepped, Watch
 from rru.training.folder import Run
 from rru.training.from_config import assemble, evaluate, train_config
-from rru.training.locate import find_runs, run_by_id, run_folder
+from rru.training.locate import find_runs, named_run, run_folder
 from rru.training.loop import train
 from rru.training.radam import RAdam
 from rru.training.result import Result
@@ -33,7 +33,7 @@ __all__ = [
     "evaluate",
     "find_runs",
     "joined",
-    "run_by_id",
+    "named_run",
     "run_folder",
     "stop_on_signals",
     "stopped_within",

@@ -1,7 +1,6 @@
-"""Locate runs: the folder for a config, and all runs below a folder."""
+"""Locate runs: the folder for a config, the run of a name, and all runs below a folder."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rru.files import MANIFEST, FileError, walk
@@ -9,10 +8,12 @@ from rru.settings import Config
 from rru.training.errors import RunError
 from rru.training.folder import Run
 from rru.training.refit import REFIT
-from rru.training.run_files import CONFIG, EXPORT_CONFIG
+from rru.training.run_files import CONFIG, EXPORT_CONFIG, last_change
 
 ROOT = Path("runs")
 """The folder that runs are in by default."""
+LATEST = "latest"
+MAX_LISTED = 5  # runs that an error lists
 PARTS = ("checkpoint", "best", "music", "tensorboard", REFIT)  # folders inside a run, which has no other runs in it
 
 
@@ -21,17 +22,40 @@ def run_folder(config: Config, root: Path) -> Path:
     return root.joinpath(config.task.name, config.model.cell, config.id)
 
 
-def run_by_id(name: str, root: Path = ROOT) -> Path | None:
-    """Return the folder of the run with this id, or the beginning of one; None if there is none below `root`.
+def named_run(name: str, root: Path = ROOT) -> Path:
+    """Return the folder of a run; raise RunError, which lists runs, if there is none or more than one of this name.
 
-    Raise RunError if several ids begin so.
+    **Arguments:** `name`: a folder, `latest`, or the start of the name of a folder below `root`; `root`: all runs.
     """
-    if not re.fullmatch(r"[0-9a-f]{4,12}", name):
-        return None
-    folders = sorted(folder for folder in root.glob(f"*/*/{name}*") if (folder / CONFIG).is_file())
-    if len(folders) > 1:
-        raise RunError(f"{name}: several runs have such an id: {', '.join(map(str, folders[:3]))}; give more digits")
-    return folders[0] if folders else None
+    path = Path(name).expanduser()
+    if path.is_dir() or "/" in name or not name:
+        return path
+    runs = by_date(root)
+    if not runs:
+        raise RunError(f"{name}: is not a run: it has no config.toml, and there are no runs in {root}")
+    if name == LATEST:
+        return runs[0]
+    matches = [run for run in runs if run.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise RunError(f"{name}: is the start of {len(matches)} ids; write more of it: {_listed(matches)}")
+    raise RunError(
+        f"{name}: is not a run: it has no config.toml, and no id starts with it; runs in {root}: {_listed(runs)}"
+    )
+
+
+def by_date(root: Path) -> list[Path]:
+    """Return the folders of all readable runs below a folder, the latest first."""
+    if not root.is_dir():
+        return []
+    folders = [run.path for run in find_runs(root, damaged=lambda folder, error: None)]
+    return sorted(folders, key=lambda folder: (last_change(folder) or 0.0, str(folder)), reverse=True)
+
+
+def _listed(runs: Sequence[Path]) -> str:
+    more = f" and {len(runs) - MAX_LISTED} more" if len(runs) > MAX_LISTED else ""
+    return ", ".join(map(str, runs[:MAX_LISTED])) + more
 
 
 def find_runs(root: Path, damaged: Callable[[Path, FileError], None] | None = None) -> list[Run]:

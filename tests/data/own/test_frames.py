@@ -99,7 +99,7 @@ def test_wrong_tables_are_named():
         table_from({"a": np.array([[1], [2, 3]], object)})
     with pytest.raises(DataError, match="column 'a' must have numbers, times or texts, has complex128"):
         table_from({"a": [1j, 2j]})
-    with pytest.raises(DataError, match=r"DataFrame, line 2: column 'a' must have numbers, got 'x'"):
+    with pytest.raises(DataError, match=r"DataFrame, row 2: column 'a' must have numbers, got 'x'"):
         table_from({"a": ["1", "x", "2"]})["a"].numbers()
 
 

@@ -21,6 +21,7 @@ from rru.data.catalogue import CATALOGUE
 from rru.data.errors import DataError
 from rru.data.own.data_json import Facts, Statistics
 from rru.data.own.formats import Format, Options, format_of
+from rru.data.own.in_memory import frame_errors
 from rru.data.own.source import Fingerprint, fingerprint
 from rru.data.sets import Loaded
 
@@ -98,7 +99,8 @@ class OwnData:
         prepare = self.format.prepare
         prints = {split: [each.size, each.hash] for split, each in self.fingerprints.items()}
         key = [self.kind, prints, sorted(self.options.items()), self.title]
-        return cached(f"own-{self.name}", key, lambda: prepare(self))
+        with frame_errors():
+            return cached(f"own-{self.name}", key, lambda: prepare(self))
 
     @cached_property
     def facts(self) -> Facts:

@@ -11,6 +11,7 @@ data.from_frame(frame, target="load", horizon=24)  # a DataFrame
 ```
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rru.data.catalogue import CATALOGUE
@@ -18,6 +19,8 @@ from rru.data.errors import DataError
 from rru.data.own import OwnData
 from rru.data.own.formats import FORMATS, Candidate, Options, format_of
 from rru.data.own.frames import Frame, is_frame, saved
+from rru.data.own.given import checked
+from rru.data.own.in_memory import frame_errors
 from rru.data.own.source import check_place, files_below
 from rru.data.own.table import listed, read_table
 from rru.data.spelling import in_command, option
@@ -75,12 +78,12 @@ def from_csv(
     label: str | None = None,
     sequence: str | None = None,
     time: str | None = None,
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     vocabulary: int | None = None,
     target: str | None = None,
     horizon: int | None = None,
     id: str | None = None,
-    known: str | None = None,
+    known: str | Sequence[str] | None = None,
     calendar: bool | None = None,
     frequency: str | None = None,
     season: int | None = None,
@@ -101,8 +104,8 @@ def from_csv(
     - `time`: the column with times, or integers that count steps; rows are sorted by it. Default: the first that has
       times, or that is named such as `step` and clearly counts steps; without one, rows are in order already.
     - `id`: the column that says which series a row belongs to.
-    - `columns`: other columns to learn from, separated by commas, or `all`. Default: none.
-    - `known`: input columns whose future values are known in advance, such as prices or holidays.
+    - `columns`: other columns to learn from: a list, or a text with commas, or `all`. Default: none.
+    - `known`: input columns whose future values are known in advance, such as prices or holidays; as `columns`.
     - `calendar`: whether to use the hour, the weekday and the time of year as inputs.
     - `frequency`: the time between steps, such as `h`, `30min`, `D`, `W` or `M`; values in between are averaged.
       Default: found from the times. Without dates it says what a step is, which gives the season.
@@ -115,7 +118,7 @@ def from_csv(
     - `sequence`: the column that says which sequence a row belongs to. Default: each row is a sequence, and its columns
       are its steps.
     - `time`: the column to sort the rows of a sequence by. Default: the order in the table.
-    - `columns`: the columns with the numbers of sequences, separated by commas. Default: all with numbers.
+    - `columns`: the columns with the numbers of sequences: a list, or a text with commas. Default: all with numbers.
     - `vocabulary`: for texts, the most words to know. Default: 10,000.
     """
     calendar = calendar or None
@@ -159,14 +162,18 @@ def from_path(path: Place, **options: object) -> OwnData:
     return own_data(choice("by", str(given.pop("by", BY[0])), BY), path, given)
 
 
-def from_frame(frame: Frame, **options: object) -> OwnData:
-    """Make an `OwnData` of a table in memory. A copy is kept as a CSV file in the cache folder, named by its content.
+def from_frame(frame: Frame, *, name: str | None = None, **options: object) -> OwnData:
+    """Make an `OwnData` of a table in memory. A copy is kept as a CSV file in the cache folder.
 
-    **Arguments:** `frame`: a DataFrame of pandas or polars, or a dict of columns; `options`: those of `from_csv`, where
-    `valid` and `test` may be such tables, too.
+    **Arguments:**
+
+    - `frame`: a DataFrame of pandas or polars, or a dict of columns.
+    - `name`: what to call it. Default: `table-` and a hash of its content.
+    - `options`: those of `from_csv`, where `valid` and `test` may be such tables, too.
     """
     places = {name: saved(value) if is_frame(value) else value for name, value in options.items()}
-    return from_path(saved(frame), **places)
+    with frame_errors():
+        return from_path(saved(frame, name), **places)
 
 
 def set_or_path(name: str) -> str | Path:
@@ -174,16 +181,24 @@ def set_or_path(name: str) -> str | Path:
 
     A name of the catalogue is a file only if it is written with a folder or a suffix, such as ./bach or bach.txt.
     """
-    path = Path(name).expanduser()
     if name in CATALOGUE:
         return name
+    what, others = ("TASK", ", a run") if in_command() else ("task", "")
+    if not name or _is_text(name):
+        got = f"a text of {len(name):,} characters, but texts are read from files: write it to one, and give its path"
+        raise ValueError(f"{what} must be a file or folder, or the name of a data set; got {got}")
+    path = Path(name).expanduser()
     if path.exists():
         return path
     if path.suffix or "/" in name:
         raise DataError(path, "does not exist")
-    what, others = ("TASK", ", a run") if in_command() else ("task", "")
     hint = did_you_mean(name, CATALOGUE)
     raise ValueError(f"{what} must be a file or folder{others}, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+
+
+def _is_text(string: str) -> bool:
+    """Return whether a string cannot be the path of a file: it has several lines, or a part that is too long."""
+    return "\n" in string or "\0" in string or any(len(part.encode()) > MAX_NAME for part in string.split("/"))
 
 
 def file_or_text(source: Path | str) -> Path | str:
@@ -191,7 +206,7 @@ def file_or_text(source: Path | str) -> Path | str:
 
     Raise DataError if it looks like the name of a file that does not exist.
     """
-    if isinstance(source, Path) or "\n" in source or "\0" in source or len(source) > MAX_NAME:
+    if isinstance(source, Path) or not source or _is_text(source):
         return source
     path = Path(source).expanduser()
     if path.exists():
@@ -210,7 +225,7 @@ def own_data(kind: str, path: Place, options: Options) -> OwnData:
     **Raises:** DataError if the path is not a file with something in it or a folder, ValueError for a wrong option.
     """
     form = format_of(kind)
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: checked(name, value) for name, value in options.items() if value is not None}
     places = {"train": Path(path).expanduser()}
     places |= {split: Path(given.pop(split)).expanduser() for split in ("valid", "test") if split in given}
     for name in given:

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from rru.data.errors import DataError
-from rru.data.folder import cache_dir
+from rru.data.own.in_memory import NAME, tables_folder
 from rru.data.own.parquet import STRINGS, Cells
 from rru.data.own.table import MAX_CELLS, MAX_COLUMNS, Column, Table, read_table
 from rru.files import make_folder, write_file
@@ -19,8 +20,6 @@ from rru.files import make_folder, write_file
 Place = Path | str
 Frame = Any
 """A DataFrame, or a dict of columns."""
-NAME = Path("DataFrame")
-"""Stands for the file of a table in messages."""
 MAX_EXACT = 1e15  # whole numbers below are written without a point, as labels are
 
 
@@ -52,7 +51,15 @@ def table_from(source: Frame | Place, *, least: int = 2, index: str = "time") ->
         raise DataError(NAME, f"must have from {least} to {most:,} rows, got {count:,}")
     lines = np.arange(1, count + 1)
     cells = {name: _cells(name, values) for name, values in columns.items()}
-    return Table(NAME, {name: Column(NAME, name, each, lines) for name, each in cells.items()})
+    return Table(NAME, {name: _Column(NAME, name, each, lines) for name, each in cells.items()})
+
+
+class _Column(Column):
+    """A column that has rows instead of lines."""
+
+    def error(self, row: int, reason: str) -> DataError:
+        """Return the error to raise about a row."""
+        return DataError(self.file, reason, f"row {self.lines[row]}")
 
 
 def _columns(frame: Frame, index: str) -> Mapping[object, Any]:
@@ -99,16 +106,21 @@ def _text(name: str, value: Any) -> str:
     return str(value.isoformat()) if hasattr(value, "isoformat") else str(value).strip()
 
 
-def saved(frame: Frame) -> Path:
-    """Write a table in memory to a CSV file in the cache folder, named by its content, and return its path."""
+def saved(frame: Frame, name: str | None = None) -> Path:
+    """Write a table in memory to a CSV file in the cache folder, and return its path.
+
+    **Arguments:** `frame`: the table; `name`: of the file, in a folder named by its content; else the file is so named.
+    """
+    if name is not None and (not isinstance(name, str) or not re.fullmatch(r"\w[\w .-]{0,59}", name)):
+        raise ValueError(f"name must be up to 60 letters, digits, spaces, dots, - and _; got {name!r}")
     table, text = table_from(frame), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.names)
     writer.writerows(zip(*(_written(column) for column in table), strict=True))
     content = text.getvalue().encode()
-    folder = cache_dir() / "tables"
-    make_folder(folder)
-    path = folder / f"table-{hashlib.sha256(content).hexdigest()[:12]}.csv"
+    key = hashlib.sha256(content).hexdigest()[:12]
+    path = tables_folder() / (f"table-{key}.csv" if name is None else f"{key}/{name}.csv")
+    make_folder(path.parent)
     if not path.exists():
         write_file(path, content)
     return path

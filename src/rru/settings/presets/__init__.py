@@ -14,6 +14,7 @@ that `follows` another inherits its settings and overrides some; all files follo
 """
 
 from rru.settings.cells import cells
+from rru.settings.presets.describing import described
 from rru.settings.presets.loading import OWN_PRESETS, derived, load, merged, names, tasks
 from rru.settings.presets.overrides import changed, override, settings_by_name
 from rru.suggestions import choice
@@ -24,6 +25,7 @@ __all__ = [
     "changed",
     "choice",
     "derived",
+    "described",
     "load",
     "merged",
     "names",
