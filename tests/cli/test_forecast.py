@@ -37,17 +37,19 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     assert "preset auto: context=16" in said
     assert not (tmp_path / "runs").exists()
     said = command("train", *series, "--preset", "smoke")
-    assert re.search(r"test: Error [\d.e-]+; repeating last week [\d.]+ \(\d+ % better\)", said)
+    assert re.search(r"test: mean absolute error [\d.e-]+; repeating last week [\d.]+ \(\d+ % better\)", said)
     (run,) = {path.parent for path in (tmp_path / "runs").rglob("config.toml")}
     (tmp_path / "energy.csv").unlink()
     write(tmp_path / "new.csv", 60)
     said = command("forecast", run, "--data", "new.csv", "-o", "out/next.csv")
     assert "4 steps of 'load' with 80 % and 95 % intervals: out/next.csv, out/next.png" in said
-    assert "on the test split: Error" in said
+    assert "on the test split: mean absolute error" in said
     lines = (tmp_path / "out" / "next.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["time", *map(str, DAYS[60:64])]
     assert "out/used.csv, out/used.png" in command("use", "latest", "new.csv", "-o", "out/used.csv")
     assert (tmp_path / "out" / "used.csv").read_text().splitlines() == lines
+    assert "intervals: forecast-energy.csv, forecast-energy.png" in command("use", "latest", "new.csv")
+    assert "intervals: forecast-energy-2.csv, forecast-energy-2.png" in command("use", "latest", "new.csv")
     write(tmp_path / "short.csv", 9)
     said = command("forecast", run, "--data", "short.csv", "-o", "short-next.csv")
     assert "the series has 9 steps, the model reads 16: expect larger errors" in said

@@ -42,7 +42,7 @@ def test_a_newcomer_trains_composes_and_exports(command, chorale_run, tmp_path):
         *("compose", chorale_run, "--prompt", "out/a-1.mid", "--bars", "1", "--voices", "4", "--octave", "-1")
     )
     assert code == 0, output
-    assert (tmp_path / "chorale.wav").stat().st_size > 10_000
+    assert (tmp_path / "piece-bach.wav").stat().st_size > 10_000
     code, output = command("use", chorale_run, "out/a-1.mid", "-o", "used.mid")
     assert code == 0, output
     assert re.search(r"16 bars after \d+ given steps, .* voices: used.mid, used.png, used.wav", output)
@@ -70,12 +70,23 @@ def test_mistakes_are_named_in_one_line(command, chorale_run, arguments, message
 
 
 def test_a_piece_is_kept_unless_force_is_given(command, chorale_run, tmp_path):
-    (tmp_path / "chorale.wav").write_text("mine")
-    code, output = command("compose", chorale_run, "--bars", "1")
-    assert (code, output) == (2, "error: chorale.wav exists; choose another name, or overwrite it with --force\n")
-    assert (tmp_path / "chorale.wav").read_text() == "mine"
-    assert command("compose", chorale_run, "--bars", "1", "--force")[0] == 0
-    assert (tmp_path / "chorale.wav").stat().st_size > 10_000
+    (tmp_path / "mine.wav").write_text("mine")
+    code, output = command("compose", chorale_run, "--bars", "1", "-o", "mine.mid")
+    assert (code, output) == (2, "error: mine.wav exists; choose another name, or overwrite it with --force\n")
+    assert (tmp_path / "mine.wav").read_text() == "mine"
+    assert command("compose", chorale_run, "--bars", "1", "-o", "mine.mid", "--force")[0] == 0
+    assert (tmp_path / "mine.wav").stat().st_size > 10_000
+
+
+def test_pieces_without_a_name_have_that_of_the_task_and_never_collide(command, chorale_run, tmp_path):
+    (tmp_path / "piece-bach-2.wav").write_text("mine")
+    assert re.search(r"16 bars after 1 given step, .*: piece-bach.mid, ", command("use", chorale_run)[1])
+    assert "1 bar after 1 given step, " in command("compose", chorale_run, "--bars", "1")[1]
+    command("compose", chorale_run, "--bars", "1", "--count", "2")
+    assert sorted(path.name for path in tmp_path.glob("*.mid")) == [
+        "piece-bach-3.mid", "piece-bach-4.mid", "piece-bach-5.mid", "piece-bach.mid",
+    ]  # fmt: skip
+    assert "piece-bach.mid" in command("compose", chorale_run, "--bars", "1", "--force")[1]
 
 
 def test_names_and_prompts_are_shown_as_they_are(command, chorale_run):

@@ -1,6 +1,7 @@
 """Own files by command, from the file to the report."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,10 @@ def test_a_text_from_file_to_writing_and_report(rru_command, tmp_path):
     file.unlink()
     assert len(rru_command("write", folder, "--prompt", "The ", "--length", "9")) > 9
     assert "\nThe " in rru_command("use", "latest", "The ")
+    assert "characters: written.txt" in rru_command("use", "latest", "The ", "-o", "written.txt")
+    assert Path("written.txt").read_text().startswith("The ")
+    for command in ("use", "write"):
+        assert "written.txt exists; choose another" in rru_command(command, "latest", "-o", "written.txt", code=2)
     assert "INPUT must be a text for this run, got 2" in rru_command("use", "latest", "a", "b", code=2)
     rru_command("export", folder, "-o", "model")
     assert rru.load("model").config.data.path == Path("novel.txt")
@@ -108,9 +113,15 @@ def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_
     assert {"accuracy", "macro_f1"} <= set(scores)
     assert scores["accuracy"] > 90
     assert f"test: {scores['accuracy']:.1f} % right (" in said
+    assert "; the commonest class: 50 %" in said
+    assert re.search(r"epoch 8: train loss \d\.\d{4}, validation accuracy \d+\.\d %, best \d+\.\d % \(epoch", said)
+    assert re.search(r" accuracy \d+\.\d % +\d+\.\d % ", rru_command("runs"))
+    said = rru_command("train", "gestures.csv", *columns, "--preset", "smoke", "--set", "epochs=8", "--cell", "gru")
+    assert "\nalready finished: all 8 epochs are done\n" in said
     (tmp_path / "new.txt").write_text("it was great, truly great")
     assert rru_command("classify", texts, "new.txt").startswith("new.txt: 5 ")
     assert rru_command("use", texts, "new.txt").startswith("new.txt: 5 ")
+    assert "--output is not for" in rru_command("use", texts, "new.txt", "-o", "answers.txt", code=2)
     assert "INPUT must be files to classify" in rru_command("use", texts, code=2)
     (tmp_path / "one.csv").write_text('body\n"it was awful, truly awful"\n')
     assert rru_command("classify", texts, "one.csv").startswith("one.csv, row 1: 1 ")
@@ -152,6 +163,8 @@ def test_all_cells_are_compared_on_own_data_at_equal_parameters(rru_command, tmp
         "run", "compare", "--data", "novel.txt", "--preset", "smoke", "--seeds", "0-1", "--cells", "rru,gru"
     )
     assert "Comparison on novel.txt: 4 of 4 runs to do" in said
+    assert re.search(r"mean test score, the best first:\n  novel +(RRU|GRU) +bpc \d\.\d{4} +2 runs\n", said)
+    assert len(re.findall(r"\n  novel +(?:RRU|GRU) +bpc", said)) == 2
     sizes = [json.loads(path.read_bytes())["parameters"] for path in (tmp_path / "runs").rglob("result.json")]
     assert max(sizes) < 1.05 * min(sizes)
     assert "4 of 4" in rru_command("plan", "compare", "--data", "novel.txt", "--preset", "smoke", "--seeds", "0-1",

@@ -241,7 +241,7 @@ def test_time_without_similar_runs_follows_from_flop(tmp_path):
     (left,) = time_left([rru, gru], states, tmp_path, lambda entry: epoch_flop(entry) / 7)
     assert left.run is gru
     assert left.measured
-    assert left.seconds == pytest.approx(14)  # seven seconds an epoch, and the other cell took two epochs
+    assert 14.4 <= left.seconds < 15  # seven seconds an epoch, the other cell took two epochs; starting, saving
     assert time_left([gru], states[1:], tmp_path, lambda entry: None)[0].seconds is None
 
 

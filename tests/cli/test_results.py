@@ -27,7 +27,7 @@ def series(run, season, unit):
 
 def test_an_error_is_shown_beside_that_of_the_better_simple_forecast(run):
     series(run, 7, "D")
-    assert summary("mase", FORECAST, run.path) == "Error 8.3; repeating last week 13.4 (38 % better)"
+    assert summary("mase", FORECAST, run.path) == "mean absolute error 8.3; repeating last week 13.4 (38 % better)"
     series(run, 24, "h")
     assert "repeating the last day 13.4" in summary("mase", FORECAST, run.path)
     series(run, 9, "D")
@@ -37,13 +37,15 @@ def test_an_error_is_shown_beside_that_of_the_better_simple_forecast(run):
 def test_a_model_that_does_not_beat_the_simple_forecasts_says_so(run):
     series(run, 7, "D")
     text = summary("mase", {**FORECAST, "mase": 1.1, "mae": 14.0}, run.path)
-    assert text.startswith("Error 14; repeating last week 13.4. MASE 1.100;")
+    assert text.startswith("mean absolute error 14; repeating last week 13.4. MASE 1.100;")
     assert text.endswith("the model does not beat the simple forecasts; use those")
 
 
 def test_right_answers_are_counted_if_the_counts_are_those_of_the_score(run):
     run.write_details({"classes": ["a", "b"], "confusion": [[13, 1], [0, 13]]})
-    assert summary("accuracy", {"accuracy": 100 * 26 / 27}, run.path) == "96.3 % right (26 of 27)"
+    assert summary("accuracy", {"accuracy": 100 * 26 / 27}, run.path) == (
+        "96.3 % right (26 of 27); the commonest class: 52 %"
+    )
     assert summary("accuracy", {"accuracy": 50.0}, run.path) == "50.0 % right"
     assert summary("accuracy", {"accuracy": 100 * 26 / 27}, run.path, counts=False) == "96.3 % right"
 

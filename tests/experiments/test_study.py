@@ -4,13 +4,14 @@ import json
 import pickle
 import random
 import signal
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
 from rru.experiments.search import proposals
 from rru.experiments.search.proposals import Proposals
-from rru.experiments.search.study import Study, Waiting
+from rru.experiments.search.study import Study, Trial, TrialStatus, Waiting
 from rru.files import FileError, Lock
 from rru.nn.sizing import BudgetError
 from rru.report.importance import figure
@@ -40,6 +41,15 @@ def test_fixed_settings_are_not_searched(tmp_path):
     assert left.config.model.budget == 2_000_000
     with pytest.raises(ValueError, match="nothing is left to search"):
         Study("jsb", "gru", changes=["lr=0.001", "budget=2M", "dropout=0"], root=tmp_path)
+
+
+def test_trials_of_equal_accuracy_are_in_order_of_their_loss(tmp_path, monkeypatch):
+    found = Study("mnist", "gru", "smoke", root=tmp_path)
+    losses, values = (0.5, 0.3, 0.4, 0.1), (90.0, 90.0, 90.0, 80.0)
+    trials = [Trial(number, {}, TrialStatus.FINISHED, value) for number, value in enumerate(values)]
+    monkeypatch.setattr(found, "trials", lambda: trials)
+    monkeypatch.setattr(found, "result_of", lambda each: SimpleNamespace(validation={"loss": losses[each.number]}))
+    assert [each.number for each in found.best()] == [1, 2, 0, 3]
 
 
 class TestProposals:

@@ -12,7 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from rru.cli.console import Bars, err, line, warn
-from rru.cli.results import summary
+from rru.cli.results import named_score, shown_score, summary
 from rru.report.formatting import clock, counted, duration, score
 from rru.training import Ended, Evaluated, Event, Notice, Refitted, Result, Run, Started, Stepped
 
@@ -103,6 +103,11 @@ class RunBars(TrainingBars):
         self.smooth: float | None = None
         self._restart_clock()
 
+    @property
+    def started(self) -> bool:
+        """Whether the run was trained, rather than read because it had ended before."""
+        return self.epochs is not None
+
     def __call__(self, event: Event) -> None:
         match event:
             case Started():
@@ -148,8 +153,8 @@ class RunBars(TrainingBars):
 
     def _epoch(self, event: Evaluated) -> None:
         value, digits = event.validation[self.metric], 3 if err.is_terminal else 4
-        now = f"{self.metric} {score(value, digits)}"
-        best = f"best {score(event.best, digits)} (epoch {event.best_epoch})" if event.best_epoch else "none better yet"
+        now, best = named_score(self.metric, value, digits), shown_score(self.metric, event.best, digits)
+        best = f"best {best} (epoch {event.best_epoch})" if event.best_epoch else "none better yet"
         assert self.epochs is not None
         self.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
         if not err.is_terminal:
@@ -164,13 +169,16 @@ class RunBars(TrainingBars):
         self.update(self.whole, completed=event.epoch)
 
 
-def show_result(result: Result, folder: Path, *, verbose: bool = False) -> None:
-    """Print the result of a run in a few lines; with `verbose`, all scores."""
-    line(f"{result.status}: {result.reason}")
+def show_result(result: Result, folder: Path, *, before: bool = False, verbose: bool = False) -> None:
+    """Print the result of a run in a few lines.
+
+    **Arguments:** `before`: whether it had ended before this command; `verbose`: print all scores.
+    """
+    line(f"{'already ' * before}{result.status}: {result.reason}")
     if result.test:
         line(f"test: {summary(result.metric, result.test, folder)}", style="bold")
     elif result.best is not None:
-        line(f"validation: {result.metric} {score(result.best)}")
+        line(f"validation: {named_score(result.metric, result.best)}")
     if verbose:
         for split, scores in (("validation", result.validation), ("test", result.test)):
             if scores:

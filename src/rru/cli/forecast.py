@@ -11,8 +11,9 @@ from rru.cli.inference import loaded
 from rru.cli.places import with_run
 from rru.cli.results import summary
 from rru.inference import forecasting
+from rru.inference.output import unused_paths
 
-TABLE = Path("forecast.csv")
+SUFFIXES = (".csv", ".png")
 
 
 @with_run
@@ -22,7 +23,12 @@ def forecast(
         Path | None,
         typer.Option(metavar="FILE", help="The series to forecast. Default: the file that the run was trained on."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")] = TABLE,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The CSV file to write. Default: forecast-TASK.csv, -2, -3, ..."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Forecast series with a model trained on series, with 80 % and 95 % intervals.
@@ -37,10 +43,11 @@ def forecast(
         next_command("export", str(folder), "-o", "model")
 
 
-def forecast_series(trained: inference.Trained, data: Path | None, output: Path = TABLE, *, force: bool) -> None:
+def forecast_series(trained: inference.Trained, data: Path | None, output: Path | None, *, force: bool) -> None:
     """Forecast the series in a file, by default the one trained on; write a table and a picture."""
     trained.check_command("forecast")
-    files = forecasting.places(output, force=force)
+    (free,) = unused_paths(f"forecast-{trained.task}", SUFFIXES, force=force)
+    files = forecasting.places(output or free, force=force)
     forecasts = inference.forecast(trained, data)
     forecasting.write_forecasts(forecasts, files)
     steps = len(forecasts[0].quantiles)

@@ -12,9 +12,10 @@ from rru.cli.data import Folder
 from rru.cli.places import with_run
 from rru.data import KEYS, DataError
 from rru.inference import score
+from rru.inference.output import check_free, write_files
+from rru.report.formatting import counted
 
 BARS = 16
-PIECE = Path("chorale.mid")
 
 Temperature = Annotated[
     float, typer.Option(help="How adventurous sampling is: below 1 safer and more repetitive, above 1 more surprising.")
@@ -25,12 +26,21 @@ Seed = Annotated[
         min=0, max=2**63 - 1, metavar="NUMBER", help="Random seed of the sampling. The same seed gives the same output."
     ),
 ]
+TextFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="The text file to write. Default: print the text."),
+]
 
 
 @with_run
 def compose(
     folder: Path,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The MIDI file to write.")] = PIECE,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The MIDI file to write. Default: piece-TASK.mid, -2, -3, ..."
+        ),
+    ] = None,
     bars: Annotated[
         int, typer.Option(min=1, max=512, help="Number of bars (of four quarter notes) to compose.")
     ] = BARS,
@@ -67,10 +77,17 @@ def compose(
     with plain_errors():
         trained = loaded(folder)
         given = score.prompt(trained, prompt, from_test, seed, data_dir, octave=octave)
-        for number, place in enumerate(score.places(output, count, force=force)):
+        for number, place in enumerate(midi_places(trained, output, count, force=force)):
             options = {"temperature": temperature, "voices": voices, "seed": seed + number, "octave": octave}
             compose_piece(trained, given, place, bars, **options)
-        next_command("compose", str(folder), "--seed", str(seed + count), "-o", "another.mid")
+        next_command("compose", str(folder), "--seed", str(seed + count))
+
+
+def midi_places(trained: inference.Trained, output: Path | None, count: int = 1, *, force: bool) -> list[Path]:
+    """Return the MIDI files to write: as the user named them, else after the task, with names that are free."""
+    if output is None:
+        return score.unused_places(trained, count, force=force)
+    return score.places(output, count, force=force)
 
 
 def compose_piece(
@@ -79,7 +96,8 @@ def compose_piece(
     """Compose a piece and write its files; `options` as for `score.continued`."""
     piece = score.continued(trained, given, bars, **options)
     files = ", ".join(map(str, score.write(piece, place)))
-    line(f"{bars} bars after {len(given.roll)} given steps, {piece.composed.sum(1).mean():.1f} voices: {files}")
+    made, after = counted(bars, "bar"), counted(len(given.roll), "given step")
+    line(f"{made} after {after}, {piece.composed.sum(1).mean():.1f} voices: {files}")
     for complaint in piece.complaints(options.get("voices")):
         warn(f"  {place}: {complaint}; try another seed or a higher temperature")
 
@@ -95,6 +113,8 @@ def write(
         typer.Option(min=1, metavar="K", help="Sample only from the K most likely next tokens. Default: from all."),
     ] = None,
     seed: Seed = 0,
+    output: TextFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
 ) -> None:
     """Write text with a model trained on words or characters.
 
@@ -102,16 +122,31 @@ def write(
     rru write latest --prompt "It was" --length 500 --temperature 0.8
     """
     with plain_errors():
-        write_text(loaded(folder), prompt, length, temperature=temperature, top_k=top_k, seed=seed)
+        check_text_file(output, force=force)
+        sampling = {"temperature": temperature, "top_k": top_k, "seed": seed}
+        write_text(loaded(folder), prompt, length, output=output, **sampling)
         next_command("write", str(folder), "--temperature", "0.7", "--seed", str(seed + 1))
 
 
-def write_text(trained: inference.Trained, prompt: str, length: int = 200, **sampling: Any) -> None:
-    """Print a prompt and its continuation; `sampling` as for `inference.write`."""
+def check_text_file(output: Path | None, *, force: bool) -> None:
+    """Raise ValueError if the file to write exists, unless `force`."""
+    if output is not None and not force:
+        check_free([output], "choose another name, or overwrite it with --force")
+
+
+def write_text(
+    trained: inference.Trained, prompt: str, length: int = 200, *, output: Path | None = None, **sampling: Any
+) -> None:
+    """Print a prompt and its continuation, or write them to a file; `sampling` as for `inference.write`."""
     pieces = inference.write(trained, prompt, length, **sampling)
     assert trained.vocabulary is not None
     if unknown := inference.unknown_tokens(trained.vocabulary, prompt):
         warn(f"not in the vocabulary, read as <unk>: {', '.join(map(repr, unknown))}")
+    if output is not None:
+        text = prompt + "".join(pieces)
+        write_files({output: text.encode()})
+        line(f"{counted(len(text), 'character')}: {output}")
+        return
     out.print(shown(prompt), end="", markup=False, soft_wrap=True)
     for piece in pieces:
         out.print(shown(piece), end="", markup=False, soft_wrap=True)

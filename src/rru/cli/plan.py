@@ -211,7 +211,17 @@ def run(
             with stop_on_signals(warn_stopping) as stop, PlanBars(len(waiting)) as bars:
                 outcomes = go(waiting, root, data_dir=data_dir, watch=bars, stop=stop)
             _report(outcomes, len(waiting), stopped=stop())
+        if chosen.name == plans.COMPARE:
+            _show_means(PlanView(chosen, root, MeasuredSpeed(), places))
         next_command("report", *([] if root == ROOT else [str(root)]))
+
+
+def _show_means(view: PlanView) -> None:
+    """Print the mean test score of each cell."""
+    if means := view.means(view.look()):
+        line("mean test score, the best first:")
+        for text in means:
+            line(f"  {text}")
 
 
 def _here(count: int, threads: int | None, address: str | None, device: str) -> Callable[..., list[Outcome]]:

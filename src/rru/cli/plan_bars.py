@@ -4,10 +4,11 @@ from rich.progress import TaskID
 
 from rru.cli.console import err, line, warn
 from rru.cli.display import TrainingBars, seconds
+from rru.cli.results import named_score, shown_score
 from rru.experiments.plans import PlannedRun
 from rru.experiments.running import Outcome, PlanEvent, RunLost, RunReported, RunStarted
-from rru.report.formatting import counted, duration, score
-from rru.training import Event, Notice, RunStatus, Started
+from rru.report.formatting import counted, duration
+from rru.training import Evaluated, Event, Notice, RunStatus, Started
 
 LONG = 100  # characters of a message; the full message is shown at the end
 
@@ -52,7 +53,7 @@ class PlanBars(TrainingBars):
         elif isinstance(event, Notice):
             warn(f"{entry.name}: {event.message}")
         metric = self.metrics.get(entry.id, "loss")
-        self.follow(row, event, lambda done: f"{metric} {score(done.validation.get(metric))}, best {score(done.best)}")
+        self.follow(row, event, lambda done: _says(metric, done))
 
     def _remove(self, entry: PlannedRun) -> None:
         if (row := self.rows.pop(entry.id, None)) is not None:
@@ -65,7 +66,11 @@ class PlanBars(TrainingBars):
         result, says = outcome.result, f": {message}"
         if result is not None and outcome.status != RunStatus.STOPPED:
             test = result.test.get(result.metric)
-            tested = f", test {result.metric} {score(test)}" if test is not None else ""
+            tested = f", test {named_score(result.metric, test)}" if test is not None else ""
             says = f"{tested}; {result.reason}; {counted(result.epochs, 'epoch')} in {duration(seconds(result))}"
         style = "red" if outcome.status == RunStatus.FAILED else None
         line(f"{self.done}/{self.total} {outcome.run.name}: {outcome.status}{says}", style=style)
+
+
+def _says(metric: str, done: Evaluated) -> str:
+    return f"{named_score(metric, done.validation.get(metric))}, best {shown_score(metric, done.best)}"

@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from rru.cli.console import err, line, out, shown
+from rru.cli.console import columns, err, line, out, shown
+from rru.cli.results import named_score
 from rru.experiments import plans
 from rru.experiments.plans import Plan, PlannedRun
 from rru.experiments.running import RunState, run_state
@@ -82,6 +83,21 @@ class PlanView:
             numbers = [Text(str(counts[status] or "-"), COLOURS[status]) for status in shown]
             table.add_row(task, label, str(len(group)), *numbers, _best(group))
         return table
+
+    def means(self, states: Sequence[RunState]) -> list[str]:
+        """Return a line for each task and cell or version: the mean test score of its runs, the best first."""
+        groups: dict[tuple[str, str], list[RunState]] = {}
+        for entry, state in zip(self.plan.runs, states, strict=True):
+            if state.score is not None:
+                groups.setdefault((entry.task, entry.line), []).append(state)
+        rows = []
+        for (task, label), group in groups.items():
+            result = group[0].result
+            assert result is not None  # it has a score
+            mean = sum(state.score or 0.0 for state in group) / len(group)
+            order = (task, -mean if result.higher_is_better else mean)
+            rows.append((order, [task, label, named_score(result.metric, mean), counted(len(group), "run")]))
+        return columns([row for _, row in sorted(rows)]) if rows else []
 
     def left(self, states: Sequence[RunState]) -> list[str]:
         """Describe how many runs are left and how long they may take."""
@@ -155,13 +171,13 @@ def _best(group: Iterable[RunState]) -> str:
         return ""
     result = tested[0][2]
     _, best, _ = (max if result.higher_is_better else min)(tested, key=lambda entry: entry[0] or 0.0)
-    return escape(shown(f"{result.metric} {score(best)}", keep=""))
+    return escape(shown(named_score(result.metric, best), keep=""))
 
 
 def state_text(state: RunState) -> str:
     """Describe the state of a run in words."""
     if state.result is not None:
-        tested = "" if state.score is None else f": {state.result.metric} {score(state.score)}"
+        tested = "" if state.score is None else f": {named_score(state.result.metric, state.score)}"
         return shown(f"{state.status}{tested} after {counted(state.epoch, 'epoch')}", keep="")
     if state.status in (RunStatus.MISSING, RunStatus.DAMAGED):
         return state.status

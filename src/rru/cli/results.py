@@ -15,6 +15,7 @@ UNITS = {
     "bpc": ("", " bits per character"),
     "perplexity": ("perplexity ", " per word"),
 }
+PERCENT = ("accuracy", "macro_f1")
 SECOND = 1_000_000  # microseconds
 SEASONS = {
     ("us", 3_600 * SECOND): "the last hour",
@@ -26,6 +27,18 @@ SEASONS = {
     ("M", 12): "last year",
 }
 """What a season is called, by the unit of its frequency and how many of it a season has."""
+
+
+def named_score(metric: str, value: float | None, digits: int = 4) -> str:
+    """Return a score with the name of its metric: `nll 8.1234`, `accuracy 96.3 %`."""
+    return f"{metric} {shown_score(metric, value, digits)}"
+
+
+def shown_score(metric: str, value: float | None, digits: int = 4) -> str:
+    """Return a score for people: shares in percent, others with some digits."""
+    if metric in PERCENT and value is not None:
+        return f"{value:.1f} %"
+    return score(value, digits)
 
 
 def summary(metric: str, scores: Mapping[str, float], folder: Path, *, counts: bool = True) -> str:
@@ -53,7 +66,7 @@ def _forecast(scores: Mapping[str, float], folder: Path) -> str:
     names = {"last": "repeating the last value", "seasonal": f"repeating {_season(folder)}"}
     best = min(names, key=lambda name: scores[f"mae_{name}"])
     error, simple = scores["mae"], scores[f"mae_{best}"]
-    text = f"Error {error:.3g}; {names[best]} {simple:.3g}"
+    text = f"mean absolute error {error:.3g}; {names[best]} {simple:.3g}"
     better = f" ({100 * (1 - error / simple):.0f} % better)" if error < simple and simple > 0 else ""
     return f"{text}{better}" if beats_baselines(scores) else f"{text}{better}. {verdict(scores)}"
 
@@ -70,7 +83,8 @@ def _season(folder: Path) -> str:
 
 
 def _counts(accuracy: float, folder: Path) -> str:
-    """Return how many answers were right, of how many; empty if the run does not know it."""
+    """Return how many answers were right, of how many, and the share of the commonest class, which a model that has
+    learnt nothing else gets right; empty if the run does not know it."""
     try:
         confusion = Run(folder).details().get("confusion")
     except FileError:
@@ -81,4 +95,5 @@ def _counts(accuracy: float, folder: Path) -> str:
     right = sum(row[number] for number, row in enumerate(rows) if number < len(row))
     total = sum(map(sum, rows))
     matches = total and abs(100 * right / total - accuracy) < 1e-6
-    return f" ({right:,} of {total:,})" if matches else ""
+    commonest = 100 * max(map(sum, rows), default=0) / max(total, 1)
+    return f" ({right:,} of {total:,}); the commonest class: {commonest:.0f} %" if matches else ""

@@ -9,7 +9,8 @@ import typer
 
 from rru.cli.console import columns, line, next_command, out, plain_errors, shown, warn_damaged
 from rru.cli.places import ROOT, Root, by_date, shortest_name
-from rru.report.formatting import NONE, score
+from rru.cli.results import named_score, shown_score
+from rru.report.formatting import NONE
 from rru.report.gather import RunRecord, gather
 from rru.report.identify import origin
 from rru.training.run_files import last_change
@@ -84,8 +85,8 @@ def _row(run: RunRecord) -> list[str]:
     epochs = str(run.epochs or 0)
     validation = NONE
     if run.validation is not None and run.metric:
-        validation = f"{run.metric.key} {score(run.validation)}"
-    scores = [epochs, validation, score(run.test)]
+        validation = named_score(run.metric.key, run.validation)
+    scores = [epochs, validation, shown_score(run.metric.key if run.metric else "", run.test)]
     values = [*names, run.status, *scores, came_from.text, _date(run.folder), str(run.folder)]
     return [shown(value, keep="") for value in values]
 

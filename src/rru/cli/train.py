@@ -178,7 +178,8 @@ def _run(config: Config, folder: Path, where: _Where) -> None:
                 config, folder, data_dir=where.data_dir, device=device, watch=watch, stop=stop, processes=processes
             )
     if processes.first:
-        show_result(result, folder, verbose=where.verbose)
+        before = isinstance(bars, RunBars) and not bars.started
+        show_result(result, folder, before=before, verbose=where.verbose)
         if result.status != RunStatus.STOPPED:
             next_command("use", *shortest_name(folder, where.root), *needed_input(config.kind))
         elif processes.count == 1:

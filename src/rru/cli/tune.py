@@ -12,10 +12,11 @@ from rru.cli.data import Folder
 from rru.cli.display import TrainingBars
 from rru.cli.own import Given, with_own_data
 from rru.cli.places import ROOT, Root
+from rru.cli.results import named_score, shown_score
 from rru.cli.train import Cell, Device, Seed, Task, Threads, set_threads
 from rru.experiments.search.study import Study, TrialChanged, TrialStatus, Waiting
 from rru.files import write_file
-from rru.report.formatting import counted, score
+from rru.report.formatting import counted
 from rru.report.importance import figure
 from rru.settings import presets
 from rru.training import Event, Notice, stop_on_signals
@@ -98,7 +99,7 @@ class _StudyBars(TrainingBars):
                     self.reset(self.epochs, start=False, total=None, description=name, says="")
                 elif not err.is_terminal:
                     value, state = event.trial.value, event.trial.state
-                    outcome = state if value is None else f"{self.study.metric.key} {score(value)}"
+                    outcome = state if value is None else named_score(self.study.metric.key, value)
                     settings = ", ".join(f"{name}={value:g}" for name, value in event.trial.settings.items())
                     line(f"{name}: {outcome}; {settings}")
             case Waiting():
@@ -111,11 +112,11 @@ class _StudyBars(TrainingBars):
                 warn(event.message)
             case _:
                 key = self.study.metric.key
-                self.follow(self.epochs, event, lambda done: f"{key} {score(done.validation[key])}")
+                self.follow(self.epochs, event, lambda done: named_score(key, done.validation[key]))
 
     def _count(self) -> None:
         trials, best = self.study.trials(), self.study.best()
-        says = f"best {self.study.metric.key} {score(best[0].value)}, trial {best[0].number}" if best else ""
+        says = f"best {named_score(self.study.metric.key, best[0].value)}, trial {best[0].number}" if best else ""
         self.update(self.all, completed=sum(trial.state != TrialStatus.OPEN for trial in trials), says=says)
 
 
@@ -132,15 +133,16 @@ def _show(study: Study, trials: int, words: list[str]) -> None:
         table.add_column(name, justify="right")
     for trial in best[:SHOWN]:
         values = [f"{trial.settings[name]:,g}" for name in study.ranges]
-        table.add_row(str(trial.number), score(trial.value), *values)
+        table.add_row(str(trial.number), shown_score(study.metric.key, trial.value), *values)
     out.print(table)
     _show_importances(study)
     if len(done) < trials or TrialStatus.OPEN in states:
         return
     winner = best[0]
     test = study.result_of(winner).test
-    line(f"best: trial {winner.number}, validation {study.metric.key} {score(winner.value)}; {study.run_of(winner)}")
-    line("test  " + "  ".join(f"{name} {score(value)}" for name, value in test.items()))
+    score = named_score(study.metric.key, winner.value)
+    line(f"best: trial {winner.number}, validation {score}; {study.run_of(winner)}")
+    line("test  " + "  ".join(named_score(name, value) for name, value in test.items()))
     chosen = [part for name, value in winner.settings.items() for part in ("--set", f"{name}={value}")]
     line(f"to train it again: {command(*words, *chosen)}")
     next_command("use", str(study.run_of(winner)))

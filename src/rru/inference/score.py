@@ -14,7 +14,7 @@ from rru.data.midi import grid, read_midi
 from rru.data.spelling import flag
 from rru.inference.midi import midi
 from rru.inference.music import Piece, Roll, Sampling, beats_per_bar, compose, keeps_rests, steps_per_beat
-from rru.inference.output import check_free, write_files
+from rru.inference.output import check_free, unused_paths, write_files
 from rru.inference.picture import picture
 from rru.inference.sound import sound
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rru.inference.trained import Trained
 
 PROMPT_BARS = 2
+SUFFIXES = (".mid", ".png", ".wav")  # of the files of a piece
 
 
 def bar(trained: Trained) -> int:
@@ -141,6 +142,11 @@ def places(path: Path, count: int, *, force: bool) -> list[Path]:
     return paths
 
 
+def unused_places(trained: Trained, count: int, *, force: bool) -> list[Path]:
+    """Return MIDI paths for `count` pieces in the current folder, named after the task; see `unused_paths`."""
+    return unused_paths(f"piece-{trained.task}", SUFFIXES, count, force=force)
+
+
 def write(piece: Piece, path: Path) -> list[Path]:
     """Write a piece to `path` as MIDI, and a .png and a .wav next to it. Return the three files."""
     files = _files(path)
@@ -149,4 +155,4 @@ def write(piece: Piece, path: Path) -> list[Path]:
 
 
 def _files(path: Path) -> list[Path]:
-    return [path, path.with_suffix(".png"), path.with_suffix(".wav")]
+    return [path, *(path.with_suffix(suffix) for suffix in SUFFIXES[1:])]

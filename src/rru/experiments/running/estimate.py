@@ -20,6 +20,8 @@ from rru.settings import Config
 from rru.training import ENDED, Result, find_runs
 
 TRAIN_FLOP, EVALUATE_FLOP = 6, 2  # per parameter and time step: forward and backward pass; forward pass only
+START_SECONDS = 0.4  # per run: read the data, build the model, test it, write the result
+EPOCH_SECONDS = 0.02  # per epoch: write checkpoint, weights and log
 PATIENCES = 7  # epochs of a run, as a multiple of its patience: at the paper's settings, ours took 5 to 10
 MEASURED_PARAMETERS, MEASURED_TOKENS, MEASURED_FLOP = 1_000_000, 1000, 1e9  # limits that keep a measurement short
 MIN_STEPS, MAX_STEPS = 2, 64  # time steps of a measurement
@@ -50,8 +52,8 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
 
     Use ended runs with the same cell, task settings, epoch limit and patience: their mean number of epochs, minus the
     epochs done, times their seconds per epoch and parameter, times the run's budget. If there are none, it divides the
-    run's FLOP by the machine's speed, for as many epochs as other cells took on average, or `PATIENCES` times the
-    patience.
+    run's FLOP by the machine's speed, and adds what starting and saving take, for as many epochs as other cells took on
+    average, or `PATIENCES` times the patience.
 
     **Arguments:**
 
@@ -73,7 +75,9 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
             usual = min(config.schedule.epochs, PATIENCES * config.schedule.patience)
             epochs = sum(others) / len(others) if others else float(usual)
             flop, flops = epoch_flop(entry), speed(entry)
-            seconds = max(epochs - state.epoch, 1.0) * flop / flops if flop is not None and flops else None
+            seconds = None
+            if flop is not None and flops:
+                seconds = START_SECONDS + max(epochs - state.epoch, 1.0) * (EPOCH_SECONDS + flop / flops)
         estimates.append(Estimate(entry, seconds, epochs, rate is None))
     return estimates
 

@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,7 +29,7 @@ from optuna.trial import FrozenTrial, TrialState
 from rru.data import OwnData
 from rru.experiments.search.proposals import Proposals
 from rru.experiments.search.pruning import Pruner, epoch_values
-from rru.files import Lock, Locked, make_folder, own_folder
+from rru.files import FileError, Lock, Locked, make_folder, own_folder
 from rru.kinds import kind_of
 from rru.nn.sizing import BudgetError
 from rru.settings import Config, presets
@@ -128,11 +129,19 @@ class Study:
         return [_trial(each) for each in self._proposals.trials()]
 
     def best(self) -> list[Trial]:
-        """Return the finished trials, best first; ties are in order of their number."""
+        """Return the finished trials, best first; ties are in order of their validation loss, then of their number."""
         sign = -1 if self.metric.higher_is_better else 1
-        return sorted(
-            (each for each in self.trials() if each.value is not None), key=lambda each: sign * (each.value or 0.0)
-        )
+        done = [each for each in self.trials() if each.value is not None]
+        counts = Counter(each.value for each in done)
+        losses = {each.number: self._loss(each) for each in done if counts[each.value] > 1}
+        return sorted(done, key=lambda each: (sign * (each.value or 0.0), losses.get(each.number, 0.0)))
+
+    def _loss(self, trial: Trial) -> float:
+        """Return the validation loss of a trial; infinite if its run does not know it."""
+        try:
+            return self.result_of(trial).validation.get("loss", math.inf)
+        except FileError:
+            return math.inf
 
     def config_of(self, trial: Trial) -> Config:
         """Return the config of a trial's run."""
