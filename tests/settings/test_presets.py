@@ -131,6 +131,7 @@ def test_other_optimisers():
         ("optimizer.lr=1", "unknown key 'optimizer.lr'; did you mean optimiser.lr?"),
         ("droput=0.1", "unknown key 'droput'; did you mean model.dropout?"),
         ("model.hidden=3", "unknown key 'model.hidden'; "),
+        ("nonsense=3", "unknown key 'nonsense'; known: task.name, "),
         ("lr", "a change must be key=value, such as optimiser.lr=0.01; got 'lr'"),
         ("=3", "a change must be key=value"),
         ("lr=", "optimiser.lr must be a number above 0 and at most 10, got ''"),
@@ -166,6 +167,7 @@ def test_a_wrong_change_says_what_would_be_right(change, message):
     ("arguments", "message"),
     [
         (("jbs",), "task must be one of bach, jsb, .*; got 'jbs'; did you mean 'jsb'?"),
+        (("jsb", "janet"), "lstm, mogrifier; got 'janet'; @rru.register_cell adds your own"),
         (("jsb", "RRU"), "cell must be one of rru, gru, lstm, mogrifier; got 'RRU'; did you mean 'rru'?"),
         (("jsb", "rru", "large"), "preset must be one of paper, cpu, smoke, best; got 'large'"),
         (("../jsb",), "task must be one of"),

@@ -105,7 +105,7 @@ def test_the_search_range_of_its_option_is_declared_with_it(janet):
 
 
 def test_a_file_that_is_of_no_use(janet, tmp_path):
-    with pytest.raises(ValueError, match=r"code must come from a Python file, got .*missing\.py"):
+    with pytest.raises(ValueError, match=r"missing\.py: does not exist; it should be a Python"):
         user_cells.load(tmp_path / "missing.py")
     (tmp_path / "empty.py").write_text("")
     with pytest.raises(ValueError, match=r"empty\.py: registers no cell"):

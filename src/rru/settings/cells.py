@@ -4,8 +4,10 @@ import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from rru.data.spelling import in_command
 from rru.nn import Cell, cell_names, layer_class
 from rru.nn.options import Declared, declared
+from rru.suggestions import did_you_mean
 
 PAPER_CELLS = ("rru", "gru", "lstm", "mogrifier")
 """The paper's cells, in its order."""
@@ -16,6 +18,15 @@ _NOT_OPTIONS = ("input_size", "hidden_size", "dropout")  # set by the data and t
 def cells() -> tuple[str, ...]:
     """Return the names of all cells: the paper's, then user cells in order of registration."""
     return (*PAPER_CELLS, *(name for name in cell_names() if name not in PAPER_CELLS))
+
+
+def known_cell(name: str) -> str:
+    """Return the name of a cell; raise ValueError, which lists all and says how to load others, if there is none."""
+    if name in cells():
+        return name
+    how = "`rru --code FILE` loads" if in_command() else "@rru.register_cell adds"
+    advice = did_you_mean(name, cells()) or f"; {how} your own"
+    raise ValueError(f"cell must be one of {', '.join(cells())}; got {name!r}{advice}")
 
 
 def options(cell: str) -> Mapping[str, Declared]:

@@ -214,8 +214,7 @@ def unknown_setting(name: str, known: Mapping[str, Setting], who: str) -> str:
         return f"{name} is only for {', '.join(owners)}; this config is for {who}"
     shorts = {full.partition(".")[2]: full for full in known}
     close = closest(name, known) or shorts.get(closest(short, shorts) or "")
-    hint = f"did you mean {close}? " if close else ""
-    return f"unknown key {name!r}; {hint}Known: {', '.join(known)}"
+    return f"unknown key {name!r}; " + (f"did you mean {close}?" if close else f"known: {', '.join(known)}")
 
 
 def _special(kind: Kind) -> set[str]:

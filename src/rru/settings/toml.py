@@ -45,6 +45,8 @@ def _flat(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def _cut(value: object) -> str:
+    if value is None:
+        return "left out"
     return f"{text[:MAX_SHOWN]}..." if len(text := str(value)) > MAX_SHOWN else text
 
 

@@ -69,6 +69,8 @@ def load(path: Path | str | None = None) -> None:
     module = f"rru_own_{file.stem}"
     if getattr(sys.modules.get(module), "__file__", None) == str(file):
         return
+    if not file.exists():
+        raise ValueError(f"{name}: does not exist; it should be a Python file with your own cells or kinds of data")
     spec = importlib.util.spec_from_file_location(module, file)
     if not file.is_file() or spec is None or spec.loader is None:
         raise ValueError(f"code must come from a Python file, got {name}")

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from rru import data, tasks
-from rru.data import DataError, from_path
+from rru.data import DataError, from_csv, from_path
 from rru.data.midi import read_midi
 from rru.data.own.source import fingerprint
+from rru.data.spelling import command_spelling
 from rru.settings import Config, presets
 from tests import own_files
 
@@ -267,6 +268,32 @@ def test_bad_input_is_refused_in_one_line_and_leaves_nothing_behind(tmp_path):
         assert "\n" not in str(refused.value)
         assert name in str(refused.value)
     assert not list((tmp_path / "cache").rglob("*")) or not list((tmp_path / "cache" / "prepared").iterdir())
+
+
+def test_what_was_forgotten_beside_the_label_is_named(tmp_path):
+    gestures, reviews = own_files.gestures(tmp_path / "g.csv"), own_files.reviews(tmp_path / "r.csv")
+    note = (
+        "column id seems to say which sequence a row belongs to: sequence='id'; now each row is a sequence of 3 steps"
+    )
+    assert from_path(gestures, label="kind").notes[0] == f"{note} (t, x, y)"
+    assert not from_path(gestures, label="kind", sequence="id").notes
+    with (
+        command_spelling(),
+        pytest.raises(ValueError, match=r"^--time sorts the rows .*; give --sequence COLUMN, which"),
+    ):
+        from_path(gestures, label="kind", time="t")
+    with pytest.raises(DataError, match=r"beside stars; to classify the texts in it, give text='body'$"):
+        from_path(reviews, label="stars").notes  # noqa: B018
+    with pytest.raises(
+        DataError, match=r"needs label=COLUMN, the column with the class .*; its columns are body, stars"
+    ):
+        from_path(reviews, text="body")
+    with pytest.raises(DataError, match=r"needs label=COLUMN, the column with the class of each text"):
+        from_csv(reviews, text="body")
+    words = "".join(f'"it was {number % 7} really",{number},{number % 5},{number % 2}\n' for number in range(40))
+    (tmp_path / "both.csv").write_text(f"body,x,y,label\n{words}")
+    (text,) = [note for note in from_path(tmp_path / "both.csv", label="label").notes if "body" in note]
+    assert text == "column body has texts, which are left out; to classify these: text='body'"
 
 
 def test_an_option_of_another_kind_is_refused(tmp_path):

@@ -256,6 +256,9 @@ def is_table(candidate: Candidate) -> bool:
 
 def unclear(path: Path, options: Options) -> Exception:
     """Return the error for a table of which the options do not say what to do with it."""
+    if "text" in options and "target" not in options:
+        label, names = option("label", "COLUMN"), listed(read_table(path).names, 12)
+        return DataError(path, f"needs {label}, the column with the class of each text; its columns are {names}")
     for name in SERIES_OPTIONS:
         if name in options:
             return ValueError(f"{option(name)} is not for a table without {option('target')} such as {path}")

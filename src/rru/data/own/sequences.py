@@ -6,6 +6,7 @@ its steps.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from rru.data.errors import DataError
 from rru.data.own.data_json import SequenceFacts
 from rru.data.own.detect import is_table
 from rru.data.own.formats import Candidate, Format, Options
+from rru.data.own.hints import hints, text_column
 from rru.data.own.labels import Items, divided, label_facts
 from rru.data.own.scaling import ColumnScale
 from rru.data.own.table import Table, listed, read_table
@@ -31,11 +33,14 @@ def prepare(own: "OwnData") -> Prepared:
     tables = {split: read_table(place) for split, place in own.places.items()}
     columns = sequence_columns(tables["train"], own.options)
     items = {split: labelled_sequences(table, own.options, columns) for split, table in tables.items()}
-    return prepare_items(own, items, columns)
+    return prepare_items(own, items, columns, hints(tables["train"], own.options, columns))
 
 
 def prepare_items(
-    own: "OwnData", items: Mapping[str, Items[NDArray[np.float64]]], columns: "SequenceColumns"
+    own: "OwnData",
+    items: Mapping[str, Items[NDArray[np.float64]]],
+    columns: "SequenceColumns",
+    notes: tuple[str, ...] = (),
 ) -> Prepared:
     """Divide labelled sequences (T, columns), and scale each column by mean and deviation of the training part."""
     contents = items["train"].contents
@@ -60,7 +65,7 @@ def prepare_items(
     contents = [values for part in parts.values() for values in part.contents]
     labels = label_facts(own, items, parts, "sequences", _described(contents, columns.names), statistics)
     constant = tuple(f"column {name} always has the same value, so it says nothing" for name in flat[:3])
-    more = {"notes": labels.notes + constant, "columns": columns.names, "scale": scale, "wide": columns.wide}
+    more = {"notes": notes + labels.notes + constant, "columns": columns.names, "scale": scale, "wide": columns.wide}
     facts = SequenceFacts(**vars(labels) | more)
     return Prepared(arrays, facts.fields())
 
@@ -107,6 +112,8 @@ def sequence_columns(table: Table, options: Options) -> SequenceColumns:
     if not names or (wide and len(names) < 2):
         apart = f"or name the column that tells sequences apart with {option('sequence')}"
         advice = apart if wide else f"see {option('columns')}"
+        if text := text_column(table):
+            advice = f"to classify the texts in it, give {option('text', text)}"
         raise DataError(table.path, f"must have columns with numbers beside {', '.join(special)}; {advice}")
     return SequenceColumns(names, wide)
 
@@ -147,6 +154,13 @@ def labelled_sequences(table: Table, options: Options, columns: SequenceColumns)
     return Items([values for values, _ in labelled], [label for _, label in labelled], left_out)
 
 
+def _complete(path: Path, options: Options) -> Options:
+    if "time" in options and "sequence" not in options:
+        apart = f"give {option('sequence', 'COLUMN')}, which tells sequences apart"
+        raise ValueError(f"{option('time')} sorts the rows of a sequence, but each row of {path} is one; {apart}")
+    return options
+
+
 def _recognise(candidate: Candidate) -> bool:
     return is_table(candidate) and "label" in candidate.options and "text" not in candidate.options
 
@@ -159,4 +173,5 @@ FORMAT = Format(
     SequenceFacts,
     options=("label", "sequence", "time", "columns"),
     recognise=_recognise,
+    complete=_complete,
 )

@@ -11,7 +11,7 @@ from rru.data import OwnData
 from rru.data.own.data_json import Statistics
 from rru.kinds import kind_of
 from rru.kinds.sizes import SMOKE_CELLS
-from rru.settings.cells import PAPER_CELLS, cells
+from rru.settings.cells import PAPER_CELLS, cells, known_cell
 from rru.settings.config import Config, settings_of
 from rru.settings.tables import TABLES, data_table
 from rru.suggestions import choice
@@ -49,7 +49,7 @@ def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> C
       cells; `smoke`: seconds. For own data `auto`, derived from its size, or `smoke`. Default: the first of `names`.
     """
     preset = choice("preset", names(task)[0] if preset is None else preset, names(task))
-    choice("cell", cell, cells())
+    known_cell(cell)
     if isinstance(task, OwnData):
         tables, recorded = derived(task.kind, task.statistics, cell, preset), task.recorded()
         named = {"task": {"name": task.name}, "data": data_table(recorded)}
