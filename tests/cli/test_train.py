@@ -44,7 +44,8 @@ def test_the_same_command_again_shows_the_same_result_and_trains_nothing(rru_com
     assert first.exit_code == again.exit_code == 0
     assert "epoch 1" in first.output
     assert "epoch 1" not in again.output
-    assert first.output.splitlines()[-5:] == again.output.splitlines()[-5:]
+    assert "\nalready finished: all 2 epochs are done\n" in again.output
+    assert first.output.splitlines()[-4:] == again.output.splitlines()[-4:]
     assert first.output.splitlines()[-4].startswith("test: ")
 
 
@@ -154,6 +155,11 @@ def test_the_demo_shows_every_cell_at_work_then_results_and_the_second_time_only
         assert f"{cell:<9}" in terminal.file.getvalue()
         (result,) = tmp_path.glob(f"runs/bach/{cell}/*/result.json")
         assert f"{json.loads(result.read_bytes())['test']['nll']:.3f}" in ran.output
+    results = {
+        path.parent: json.loads(path.read_bytes())["test"]["nll"] for path in tmp_path.glob("runs/*/*/*/result.json")
+    }
+    winner = min(results, key=results.__getitem__).relative_to(tmp_path)
+    assert f"Next: rru compose {winner} " in terminal.file.getvalue()
     assert "waiting" in terminal.file.getvalue()
     assert "▁" in ran.output
     assert "█" in ran.output

@@ -153,6 +153,7 @@ def test_wrong_name_lists_the_valid_ones(arguments, said):
     ("options", "said"),
     [
         ({"cells": ["gruu"]}, "cell must be one of .*; did you mean 'gru'"),
+        ({"cells": ["janet"]}, "cell must be one of .*; got 'janet'; @rru.register_cell adds your own"),
         ({"tasks": ["ptb-word"]}, "task must be one of .*; did you mean 'ptb-words'"),
         ({"seeds": [-1]}, "schedule.seed must be a whole number at least 0.*, got -1"),
     ],

@@ -127,7 +127,8 @@ class RunBars(TrainingBars):
         line(f"{event.parameters:,} parameters; validation loss before training {score(event.untrained_loss)}")
         if event.step:
             line(f"resuming after {counted(event.step, 'step')} ({counted(event.epoch, 'epoch')})")
-        line(f"at most {event.epochs:,} epochs; ends after {event.patience} epochs without improvement")
+        most, patience = counted(event.epochs, "epoch"), counted(event.patience, "epoch")
+        line(f"at most {most}; ends after {patience} without improvement")
         self.metric = event.metric
         self.epochs = self.add("epochs", event.epochs, before=event.epoch, bound="≤ ")
         self._restart_clock()

@@ -22,6 +22,7 @@ from typing import Any
 
 from rru.data import OwnData
 from rru.settings import Config, presets
+from rru.settings.cells import known_cell
 
 _Table = dict[str, Any]
 """A table of plans.toml."""
@@ -229,7 +230,8 @@ def _filtered(what: str, asked: Iterable[str] | None, usual: Iterable[str], more
     usual, more = tuple(dict.fromkeys(usual)), tuple(more)
     if asked is None:
         return usual
-    wanted = [presets.choice(what, name, (*usual, *more)) for name in asked]
+    names = [known_cell(name) if what == "cell" else name for name in asked]
+    wanted = [presets.choice(what, name, (*usual, *more)) for name in names]
     return tuple(name for name in (*usual, *more) if name in wanted)
 
 
