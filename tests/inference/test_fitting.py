@@ -231,6 +231,7 @@ class TestData:
             ({"horizon": 2.5}, "horizon must be a whole number, got 2.5 of type float"),
             ({"columns": ["a,b"]}, "columns must be one or more names of columns, without commas in them"),
             ({"columns": 3}, "columns must be one or more names"),
+            ({"valid": 5}, "valid must be a file or folder; beside a DataFrame also a DataFrame; got int"),
             ({"season": True}, "season must be a whole number, got True"),
         ],
     )

@@ -1,6 +1,7 @@
 """Check the options of reading a user's data, as they are given in Python."""
 
 import operator
+import os
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
@@ -8,6 +9,8 @@ from rru.data.spelling import option
 
 WHOLE = ("horizon", "season", "grid", "vocabulary")
 """Options that are whole numbers."""
+SPLITS = ("valid", "test")
+"""Options that are files or folders."""
 LISTS = ("columns", "known")
 """Options that name columns; a list of names is also accepted."""
 
@@ -24,4 +27,7 @@ def checked(name: str, value: Any) -> Any:
             right = "one or more names of columns, without commas in them"
             raise ValueError(f"{option(name)} must be {right}; got {value!r}")
         return ",".join(names)
+    if name in SPLITS and not isinstance(value, str | os.PathLike):
+        right = "a file or folder; beside a DataFrame also a DataFrame"
+        raise TypeError(f"{option(name)} must be {right}; got {type(value).__name__}")
     return value
