@@ -11,7 +11,7 @@ from rru.kinds import kind_of
 from rru.kinds.sources import Source
 from rru.training import RunError
 from rru.training.denormals import denormals_flushed
-from rru.training.refit import REFIT
+from rru.training.refit import REFIT, refits
 
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
@@ -41,6 +41,9 @@ def evaluate(
     with denormals_flushed():  # as in training
         if source is None and (trained.path / REFIT).is_dir():  # the weights in use were trained on every split
             return training.evaluate(trained.path, split, data_dir=data_dir)
+        if source is None and trained.epoch is None and refits(config):
+            whole = "the weights of an export were trained on all parts of their data"
+            raise RunError(f"{trained.path}: {whole}; evaluate the run that it was exported from, or on new data")
         if source is None:
             return tasks.make(config.task, data_dir, own=config.data).evaluate(trained.model, split)
         if kind.read is None:

@@ -59,7 +59,8 @@ def load(place: Path | str) -> Trained:
     if (vocabulary := path / VOCABULARY).is_symlink():
         raise RunError(f"{vocabulary}: must be a file, is a link")
     weights = weights_run(run)
-    return _trained(path, run.config, lambda check: weights.best(epoch, _each(check)), epoch, run.result())
+    last = weights.best_epochs[-1]
+    return _trained(path, run.config, lambda check: weights.best(last, _each(check)), epoch, run.result())
 
 
 def _from_export(path: Path) -> Trained:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from rru.training import Ended, Evaluated, Event, Notice, Result, Started, Stepped, Watch
+from rru.training import Ended, Evaluated, Event, Notice, Refitted, Result, Started, Stepped, Watch
 from rru.training.run_files import Epoch
 
 BAR = 20  # characters
@@ -37,7 +37,7 @@ class ProgressLine:
         self.bar = (in_notebook() or self.stream.isatty()) if shown is None else shown
         self.began = self.drawn = 0.0
         self.started: Started | None = None
-        self.score = ""
+        self.score, self.refitted = "", False
 
     def __enter__(self) -> Self:
         return self
@@ -61,9 +61,13 @@ class ProgressLine:
                 best = f", best {event.best:.4g} (epoch {event.best_epoch})" if event.best_epoch else ""
                 self.score = f"  {self.started.metric} {value:.4g}{best}"
                 self._draw(event.epoch, at_once=True)
+            case Refitted():
+                self.refitted = True
+                if self.bar:
+                    self._show(f"{self.name} on all data: epoch {event.epoch} of {event.epochs}")
             case Notice():
                 self.say(event.message)
-            case Ended() if self.started is None:
+            case Ended() if self.started is None and not self.refitted:
                 self.say(f"already finished, loaded from {self.folder}: {_ending(event.result)}")
             case Ended() if self.bar:
                 self.say(f"{_ending(event.result)}; {self.folder}")
@@ -80,10 +84,15 @@ class ProgressLine:
         now = time.monotonic()
         if not self.bar or self.started is None or (now - self.drawn < SECONDS and not at_once):
             return
-        self.drawn, share = now, min(done / max(self.started.epochs, 1), 1.0)
+        share = min(done / max(self.started.epochs, 1), 1.0)
         minutes, seconds = divmod(int(now - self.began), 60)
         bar = f"{'#' * round(BAR * share):-<{BAR}}"
         text = f"{self.name} [{bar}] epoch {done:.1f} of {self.started.epochs}, {minutes}:{seconds:02}{self.score}"
+        self._show(text)
+
+    def _show(self, text: str) -> None:
+        """Show a text in place of the one before."""
+        self.drawn = time.monotonic()
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{text[:width]:<{width}}", end="", file=self.stream, flush=True)
 

@@ -66,7 +66,7 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
     facts = trained.facts
     assert isinstance(facts, SeriesFacts)  # every model of series has them
     if facts.base:
-        raise ValueError("a model of series of version 0.2 cannot be exported; train it again")
+        raise ValueError("a model of series of version 0.2 cannot be exported; train again on its data")
     prepare = FEATURES.replace("CONTEXT", str(trained.settings.context))
     more = MORE.replace("NUMBER", str(facts.layout.size)) if facts.layout.size else ""
     return Card(prepare + more, OUTPUT)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from rru.data import SPLITS, Facts, Series
 from rru.data.own.data_json import SeriesFacts
-from rru.data.own.scaling import LAST, SEASONAL
+from rru.data.own.scaling import LAST, SEASONAL, seasonal_difference
 from rru.tasks import stepwise
 from rru.tasks.batches import Batch, Batches, groups, spaced
 from rru.tasks.forecaster import MEDIAN, QUANTILES, Ensemble, Forecaster, WindowShape, ordered, pinball, variability
@@ -30,6 +31,7 @@ EVALUATED = 2000  # windows of a split, evenly spaced
 EVALUATION_BATCH = 256
 CALM = 0.25  # windows count in the loss by their variability to the power of minus this
 TRIMMED = 0.05  # share of the series, the hardest to forecast, that does not count when epochs are compared
+MIN_WIDTH = 1e-9  # of an interval that is to be widened
 TRUSTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # how much of its correction a model may be left
 
 
@@ -59,7 +61,7 @@ class SeriesTask(Task):
         super().__init__(series, settings, own=own)
         assert isinstance(settings, SeriesSettings)
         if settings.patch is None:
-            raise ValueError("task.patch must be set: models of series of version 0.2 can be used, not trained")
+            raise ValueError("task.patch must be set: models of series of version 0.2 only forecast; train again")
         self.facts, self.everything = series.facts, settings.everything
         self.architecture = self.architecture_of(settings, series.facts, None)
         ends = np.cumsum(series.lengths)[:-1]
@@ -69,8 +71,7 @@ class SeriesTask(Task):
         self._limits = {split: settings.limited(DRAWN if split == "train" else EVALUATED, split) for split in SPLITS}
         self._series = series
         self._places: dict[str, NDArray[np.int64]] = {}
-        self._origins = self._training_origins()
-        self._differences = np.array([_seasonal_difference(each, self.facts.season) for each in self._training_parts()])
+        self._differences = np.array([seasonal_difference(each, self.facts.season) for each in self._training_parts()])
 
     @classmethod
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
@@ -78,6 +79,8 @@ class SeriesTask(Task):
         if not isinstance(facts, SeriesFacts):
             raise ValueError("a model of series needs the facts of its data: columns and scalings")
         assert isinstance(settings, SeriesSettings)
+        if (settings.patch is None) != bool(facts.base):
+            raise ValueError("task.patch and the base of its data must be of the same version of rru")
         if settings.patch is None:
             return stepwise.architecture(facts)
         past = facts.layout.past_size
@@ -115,8 +118,9 @@ class SeriesTask(Task):
         """Return the number of steps (S,) of each series to train on."""
         return self._series.lengths if self.everything else self._series.splits[:, 0]
 
-    def _training_origins(self) -> NDArray[np.int64]:
-        """Return the series that have windows to train on, and their first and last origins, (3, S)."""
+    @cached_property
+    def _origins(self) -> NDArray[np.int64]:
+        """The series that have windows to train on, and their first and last origins, (3, S)."""
         ends = self._training_ends() - self.facts.horizon
         assert self.architecture.window is not None
         least = max(self.facts.season, self.architecture.window.patch)
@@ -220,7 +224,8 @@ class SeriesTask(Task):
         median = quantiles[..., MEDIAN]
         scores = []
         for low, high in INTERVALS.values():
-            below, above = median - quantiles[..., low], quantiles[..., high] - median
+            widths = (median - quantiles[..., low], quantiles[..., high] - median)
+            below, above = (width.clamp(min=MIN_WIDTH) for width in widths)
             scores.append(torch.maximum((median - targets) / below, (targets - median) / above))
         return torch.stack(scores, dim=-1)[~targets.isnan()]
 
@@ -309,12 +314,6 @@ def _short_time(time: np.datetime64) -> str:
     """Format a time without the parts that are zero: `2026-01-31`, `2026-01-31 13:00`."""
     text = str(time.astype("datetime64[us]")).removesuffix(".000000").removesuffix(":00").removesuffix("T00:00")
     return text.replace("T", " ")
-
-
-def _seasonal_difference(values: NDArray[np.float64], season: int) -> float:
-    """Return the mean absolute seasonal difference of values (T,); 1 if there is none."""
-    lag = season if len(values) > 2 * season else 1
-    return float(np.abs(values[lag:] - values[:-lag]).mean()) if len(values) > lag and np.ptp(values) else 1.0
 
 
 def trimmed_mean(losses: NDArray[np.float64], series: NDArray[np.int64]) -> float:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -27,6 +27,7 @@ from rru.training.radam import RAdam
 from rru.training.refit import REFIT, not_yet_ended, refit_config, refit_watch
 from rru.training.result import Result
 from rru.training.run_files import ABOUT_DATA, ABOUT_LIMIT, VOCABULARY, about_data, has_config
+from rru.training.status import RunStatus
 
 Place = Path | str | None
 
@@ -130,7 +131,9 @@ def train_config(
             )
         assert run is not None
         if (whole := refit_config(config, result)) is not None:
-            _refit(whole, run, data_dir=data_dir, watch=watch, stop=stop, processes=processes)
+            refitted = _refit(whole, run, data_dir=data_dir, watch=watch, stop=stop, processes=processes)
+            if refitted.status == RunStatus.STOPPED:
+                result = replace(result, status=RunStatus.STOPPED, reason="on request, in training anew on all data")
     if watch is not None:
         watch(Ended(result))
     return result
@@ -144,19 +147,20 @@ def _refit(
     watch: Watch | None,
     stop: Callable[[], bool],
     processes: Processes,
-) -> None:
+) -> Result:
     """Train a config on all data in the folder of the run that says for how long, unless that has ended."""
     folder = run.path / REFIT
     within = _existing_run(folder, config)
-    if within is not None and _ended(within) is not None:
-        return
+    if within is not None and (ended := _ended(within)) is not None:
+        return ended
     parts = assemble(config, data_dir, processes.device)
     parts.task.inherit(parts.model, run.best(run.best_epochs[-1]))
     if processes.first:
         within = within or Run.create_or_open(folder, config)
     processes.wait()
     tell = refit_watch(watch, config.schedule.last_epoch or config.schedule.epochs)
-    train(parts.task, parts.model, parts.optimiser, within or Run(folder), tell, stop=stop, processes=processes)
+    whole = within or Run(folder)
+    return train(parts.task, parts.model, parts.optimiser, whole, tell, stop=stop, processes=processes)
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:

@@ -29,8 +29,13 @@ def refit_config(config: Config, result: Result) -> Config | None:
 
 
 def weights_run(run: Run) -> Run:
-    """Return the run whose weights to use: the one on all data, if that has ended, else the run itself."""
-    return Run(run.path / REFIT) if (run.path / REFIT / RESULT).is_file() else run
+    """Return the run whose weights to use: the one on all data, if that has finished, else the run itself."""
+    if not (run.path / REFIT / RESULT).is_file():
+        return run
+    whole = Run(run.path / REFIT)
+    result = whole.result()
+    finished = result is not None and result.status == RunStatus.FINISHED and whole.best_epochs
+    return whole if finished else run
 
 
 def not_yet_ended(watch: Watch | None) -> Watch | None:

@@ -113,8 +113,15 @@ def read_series(table: Table, layout: Layout) -> dict[str, RegularSeries]:
     order, notes = _order(table, layout, series, whens)
     found, gaps = dict[str, RegularSeries](), list[int]()
     for name, rows in zip(names, np.split(order, np.cumsum(np.bincount(series))[:-1]), strict=True):
+        if np.isnan(numbers[rows, 0]).all():
+            continue
         found[name], gap = _regular(name, table, layout, numbers[rows], None if whens is None else whens[rows])
         gaps += [gap] if gap else []
+    if (most := max((int(each.observed.sum()) for each in found.values()), default=0)) < 2:
+        which = "a series of column" if layout.id else "column"
+        raise DataError(table.path, f"{which} {layout.target!r} must have at least two values, got {most}")
+    if empty := len(names) - len(found):
+        notes += (f"{empty:,} series have no values of {layout.target!r} and are left out",)
     if gaps:
         which = f" of {len(gaps):,} series" if len(names) > 1 else ""
         notes += (f"{sum(gaps):,} steps{which} are not in the file; they repeat the value before and are not scored",)
@@ -171,9 +178,6 @@ def _regular(
         if gaps or there < len(places):
             numbers = np.stack([_on_grid(column, places) for column in numbers.T], axis=1)
     known = np.flatnonzero(~np.isnan(numbers[:, 0]))
-    if len(known) < 2:
-        which = f"series {name!r} of column" if name else "column"
-        raise DataError(table.path, f"{which} {layout.target!r} must have at least two values, got {len(known)}")
     first, end = int(known[0]), int(known[-1]) + 1
     start = None if whens is None else layout.whens_at(whens[0], np.array([first]))[0]
     target, filled = numbers[first:end, 0], carried(numbers[first:])

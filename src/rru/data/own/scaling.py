@@ -17,6 +17,7 @@ BASES = (LAST, SEASONAL, AVERAGE, GROWTH, MEAN)
 AVERAGED = 4  # seasons
 MIN_SPAN = 8  # steps of a mean
 MAX_ORIGINS = 2000  # to compare simple forecasts on
+MIN_DIFFERENCE = 1e-9  # between seasons, in standard deviations: less is rounding
 MIN_LOG_SHARE = 0.01  # of the median that the lowest value of a series must have for its logarithm to be taken
 
 
@@ -149,7 +150,7 @@ class Scaling:
         deviation = float(np.std(scaled))
         spread = float(np.std(scaled[origins] - recent_mean(scaled, origins, np.zeros_like(origins), season)))
         spread = spread or deviation or 1.0
-        naive = _seasonal_difference(values, season)
+        naive = seasonal_difference(values, season)
         return cls(floor, float(np.mean(scaled)), deviation or 1.0, spread, spread, naive, 0.0 if low >= 0 else None)
 
     @classmethod
@@ -166,7 +167,7 @@ class Scaling:
         unit = base_errors(base, scaled, season, horizon)
         smallest = 1e-6 * (deviation or 1.0)
         deviation, spread, unit = (max(number, smallest) for number in (deviation, spread, unit))
-        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, _seasonal_difference(values, season))
+        return cls(floor, float(np.mean(scaled)), deviation, spread, unit, seasonal_difference(values, season))
 
     @classmethod
     def from_fields(cls, fields: JSON) -> "Scaling":
@@ -191,10 +192,16 @@ def pooled(scalings: Sequence[Scaling]) -> list[Scaling]:
     return [scaling if scaling.floor is None else replace(scaling, unit=unit) for scaling in scalings]
 
 
-def _seasonal_difference(values: Values, season: int) -> float:
-    """Return the mean absolute difference from the season before, or from the last value if there are few seasons."""
+def seasonal_difference(values: Values, season: int) -> float:
+    """Return the mean absolute difference from the season before, or from the last value if there are few seasons.
+
+    If a series repeats itself but for rounding, return its standard deviation; 1 if it does not change.
+    """
+    if not len(values) or not np.ptp(values):
+        return 1.0
     lag = season if len(values) > 2 * season else 1
-    return float(np.abs(values[lag:] - values[:-lag]).mean()) or float(np.std(values)) or 1.0
+    difference, deviation = float(np.abs(values[lag:] - values[:-lag]).mean()), float(np.std(values))
+    return difference if difference > MIN_DIFFERENCE * deviation else deviation
 
 
 def transformed(values: Values, floor: float | None) -> Values:

@@ -50,6 +50,10 @@ def prepare(own: "OwnData") -> Prepared:
         raise DataError(own.path, f"column {layout.target!r} does not change in its training part: nothing to forecast")
     if constant := len(joined) - len(splits):
         notes.append(f"{constant:,} series do not change in their training part and are left out")
+    if short := sum(each.valid == len(each.series.values) for each in splits):
+        if short == len(splits):
+            raise _too_short(own.path, [each.series for each in splits], horizon)
+        notes.append(f"{short:,} series are too short to be held out: they are trained on, not scored")
     training, all_series = [each.training for each in splits], [each.series for each in splits]
     (season, *longer), why = find_seasons(layout.frequency, training, own.options.get("season"))
     scalings = pooled([Scaling.of(values, season) for values in training])
@@ -112,17 +116,12 @@ def _joined(own: "OwnData", parts: Mapping[str, Mapping[str, RegularSeries]]) ->
         if lengths["train"] < horizon + MIN_TRAINING and own.missing:
             lengths = {"train": len(series.values), "valid": 0, "test": 0}
         joined.append(SplitSeries(series, lengths["train"], lengths["train"] + lengths["valid"]))
-    if short := sum(each.valid == len(each.series.values) for each in joined):
-        if short == len(joined):
-            raise _too_short(
-                own.path, max((each.series for each in joined), key=lambda each: len(each.values)), horizon
-            )
-        notes.append(f"{short:,} series are too short to be held out: they are trained on, not scored")
     return joined, list(dict.fromkeys(notes))
 
 
-def _too_short(path: Path, longest: RegularSeries, horizon: int) -> DataError:
+def _too_short(path: Path, all_series: Sequence[RegularSeries], horizon: int) -> DataError:
     """Return the error if even the longest series has too few steps."""
+    longest = max(all_series, key=lambda each: len(each.values))
     most = (len(longest.values) - MIN_TRAINING) // 3
     advice = f"horizon must be at most {most}" if most > 0 else "it must have more steps"
     steps = f"{f'series {longest.name!r} ' if longest.name else ''}has {len(longest.values):,} steps"
