@@ -98,6 +98,13 @@ def _auto(statistics: Statistics) -> Tables:
     }
 
 
+def _smoke(statistics: Statistics) -> Tables:
+    """Return the changes of `smoke`; its model needs room for the linear forecast of all windows."""
+    tables, context = sizes.smoke(statistics), int(_auto(statistics)["task"]["context"])
+    room = statistics["horizon"] * (context + 100)
+    return {**tables, "model": {**tables["model"], "budget": 20_000 + room}}
+
+
 def _patch(context: int, season: int) -> int:
     """Return the steps that the layers read at once: parts of a season or several, at most `MAX_PATCHES` of them."""
     fitting = [steps for steps in range(1, min(season, MAX_PATCH, context) + 1) if season % steps == 0]
@@ -147,6 +154,7 @@ SERIES = Kind(
     inputs=INPUTS,
     card_of=_card,
     auto=_auto,
+    smoke=_smoke,
     read=_read,
     cells=CELLS,
     figure="forecasts",
