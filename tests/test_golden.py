@@ -1,5 +1,9 @@
-"""Files of version 0.1 are still read: `tests/golden` has its config ids, two runs and an exported model."""
+"""Files of older versions are still read: `tests/golden` has config ids, runs and an exported model of 0.1.
 
+It also has a run on series of version 0.2, with its table and its forecast.
+"""
+
+import csv
 import json
 import shutil
 import tomllib
@@ -90,6 +94,43 @@ def test_config_round_trips(tmp_path):
 def test_runs_are_reported(tmp_path):
     summary = report.write([GOLDEN / "runs"], tmp_path / "report.html")
     assert (summary.statuses, summary.problems) == ({"stopped": 1, "finished": 1}, ())
+
+
+@pytest.fixture
+def series(tmp_path, monkeypatch):
+    """A copy of a run on series of version 0.2, and its table."""
+    monkeypatch.chdir(shutil.copytree(GOLDEN / "series", tmp_path / "series"))
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    return Path("run")
+
+
+def test_a_model_of_series_of_version_0_2_forecasts_the_same(series, tmp_path):
+    rru.load(series).forecast("shops.csv").save(tmp_path / "again.csv")
+    again, before = (
+        list(csv.reader(path.read_text().splitlines())) for path in (tmp_path / "again.csv", Path("forecast.csv"))
+    )
+    assert [row[:2] for row in again] == [row[:2] for row in before]
+    for new, old in zip(again[1:], before[1:], strict=True):
+        assert [float(value) for value in new[2:]] == pytest.approx([float(value) for value in old[2:]], rel=1e-4)
+
+
+def test_a_model_of_series_of_version_0_2_is_not_trained_evaluated_or_exported(series, tmp_path):
+    trained = rru.load(series)
+    (series / "result.json").unlink()
+    for action in (
+        lambda: train_config(trained.config, series),
+        lambda: trained.evaluate(),
+        lambda: trained.evaluate("shops.csv"),
+        lambda: trained.export(tmp_path / "exported"),
+        lambda: trained.export(tmp_path / "exported", "torch-export"),
+    ):
+        with pytest.raises(ValueError, match=r"models? of series of version 0\.2 .*; train again"):
+            action()
+    assert not (tmp_path / "exported").exists()
+
+
+def test_a_run_of_series_of_version_0_2_is_reported(series, tmp_path):
+    assert report.write([series], tmp_path / "report.html").statuses == {"finished": 1}
 
 
 def test_run_and_export_give_the_same_model(tmp_path):

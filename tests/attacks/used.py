@@ -62,7 +62,7 @@ def _makers(folder: Path) -> dict[str, tuple[Callable[[], data.OwnData | str], l
     return {
         "series": (
             lambda: data.from_csv(_series(table), **SERIES),
-            [],
+            ["task.patch=4"],
             [["forecast", "--data", str(table), "--force", "-o", str(folder / "out.csv")]],
             "",
         ),

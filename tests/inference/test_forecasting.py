@@ -134,7 +134,7 @@ def test_an_export_forecasts_as_its_run(trained, tmp_path):
 
 def test_a_model_that_could_take_all_memory_is_refused(trained, tmp_path):
     good = trained()
-    broken = inference.Trained(**{**good.__dict__, "config": good.config.changed({"task.context": 10**12})})
+    broken = inference.Trained(**{**good.__dict__, "config": good.config.changed({"task.context": 7 * 10**12})})
     with pytest.raises(RunError, match="context and horizon must be at most 1048576 steps"):
         inference.forecast(broken, write(tmp_path, rows(0, 60)))
 

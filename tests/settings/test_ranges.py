@@ -84,7 +84,18 @@ class TestRanges:
                 for m in (1, 60, 150, 600)
             ),
             *(
-                ("series", {"steps": [n, 1, 1], "series": 1, "horizon": 4, "season": 7, "inputs": m})
+                (
+                    "series",
+                    {
+                        "steps": [n, 1, 1],
+                        "series": 1,
+                        "horizon": 4,
+                        "season": 7,
+                        "inputs": m,
+                        "longest": n,
+                        "longest_season": 7,
+                    },
+                )
                 for n in (500, 90_000)
                 for m in (1, 60, 150)
             ),
@@ -104,9 +115,7 @@ class TestRanges:
         labels = {"classes": ("a", "b"), "balance": {}}
         names = tuple(map(str, range(statistics.get("columns", statistics.get("inputs", 0)))))
         facts = {
-            "series": lambda: SeriesFacts(
-                **known, layout=Layout("y", past=names), series={}, horizon=4, season=7, base="last"
-            ),
+            "series": lambda: SeriesFacts(**known, layout=Layout("y", past=names), series={}, horizon=4, season=7),
             "sequences": lambda: SequenceFacts(**known, **labels, columns=names, scale=None, wide=False),
             "texts": lambda: LabelFacts(**known, **labels),
         }.get(kind, lambda: None)()

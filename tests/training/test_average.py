@@ -67,7 +67,8 @@ def sequences(folder):
 
 def series(folder):
     (folder / "load.csv").write_text("\n".join(["load", *map(str, 10 + np.sin(np.arange(150)).round(3))]) + "\n")
-    return tasks.load("own", own=from_csv(folder / "load.csv", target="load", horizon=4), context=12, batch_size=16)
+    own = from_csv(folder / "load.csv", target="load", horizon=4)
+    return tasks.load("own", own=own, context=12, batch_size=16, patch=3)
 
 
 TASKS = {

@@ -76,3 +76,18 @@ def flush(folder, pipe):
             pipe.send(int((torch.full((1_000_000,), 1e-30) * 1e-10).count_nonzero()))
 
     train_config(presets.load("bach", "rru", "smoke"), folder, watch=watch, stop=lambda: True)
+
+
+def refit(config, folder, steps):
+    """Train a run that trains anew on all data, and die by SIGKILL after so many steps of both."""
+    torch.set_num_threads(1)
+    done = 0
+
+    def stop():
+        nonlocal done
+        done += 1
+        if done == steps:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    train_config(config, folder, stop=stop)

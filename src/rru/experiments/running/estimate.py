@@ -129,10 +129,8 @@ def _measured(entry: PlannedRun) -> float | None:
             return None
         flop = TRAIN_FLOP * count_parameters(model) * batch  # of a time step
         steps = min(max(round(MEASURED_FLOP / flop), MIN_STEPS), MAX_STEPS)
-        if model.embedding is None:
-            inputs = torch.zeros(steps, batch, model.layers.input_size)
-        else:
-            inputs = torch.zeros(steps, batch, dtype=torch.int64)
+        steps = model.window_steps or steps
+        inputs = model.example(steps, batch)
         return float(flop * steps / min(_train_seconds(model, inputs) for _ in range(2)))  # the first pass is slow
 
 
