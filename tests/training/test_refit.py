@@ -138,7 +138,7 @@ def test_the_refit_is_no_run_of_its_own(finished):
 def test_an_export_is_not_scored_on_the_data_it_was_trained_on(finished, place, tmp_path):
     rru.load(finished).export(tmp_path / "model")
     exported = rru.load(tmp_path / "model")
-    with pytest.raises(RunError, match="trained on all parts of their data; evaluate the run .* or on new data"):
+    with pytest.raises(RunError, match=r"trained on all parts of their data; evaluate the run .* or on new data"):
         exported.evaluate()
     assert exported.evaluate(place / "load.csv")["mase"] > 0
 

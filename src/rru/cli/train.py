@@ -71,6 +71,10 @@ def train(
         int | None,
         typer.Option(min=0, help="Random seed. The same seed gives the same result, with as many threads. Default: 0."),
     ] = None,
+    ensemble: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Train N forecasters together and average them. For series."),
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as lr=0.01 or budget=2M. Repeatable."),
@@ -103,15 +107,17 @@ def train(
     with plain_errors():
         where = _Where(root, device, threads, data_dir, events, verbose)
         if task not in CATALOGUE and is_run(task, root):
-            fixed = {"--cell": cell, "--preset": preset, "--seed": seed, "--set": changes, "--run-dir": run_dir}
+            fixed = {"--cell": cell, "--preset": preset, "--seed": seed, "--ensemble": ensemble}
+            fixed |= {"--set": changes, "--run-dir": run_dir}
             _refuse(task, [name for name, value in fixed.items() if value is not None] + given.arguments[:1])
             folder = named_run(task, root)
             _run(Run(folder).config, folder, where)
             return
-        seeded = [] if seed is None else [f"schedule.seed={seed}"]
+        named = {"schedule.seed": seed, "task.ensemble": ensemble}
+        settings = [f"{name}={value}" for name, value in named.items() if value is not None]
         chosen = given.task(task)
         preset = presets.names(chosen)[0] if preset is None else preset
-        changes = [*given.changes, *seeded, *(changes or [])]
+        changes = [*given.changes, *settings, *(changes or [])]
         config = presets.override(presets.load(chosen, cell or "rru", preset), changes)
         if isinstance(chosen, OwnData) or dry_run:
             line(presets.described(config, preset))
