@@ -14,6 +14,7 @@ from rru.inference.fans import picture
 from rru.inference.forecasting import places, table, write_forecasts
 from rru.settings import presets
 from rru.training import RunError, train_config
+from rru.training.from_config import assemble
 
 DAYS = np.arange("2026-01-01", "2026-05-31", dtype="datetime64[D]")
 
@@ -84,6 +85,42 @@ def test_several_series_known_and_new(trained, tmp_path):
     found = inference.forecast(trained(id="place"), write(tmp_path, lines, "day,load,price,place"))
     assert [one.name for one in found] == ["b", "new"]
     assert table(found).decode().splitlines()[0].startswith("series,time,forecast")
+
+
+def test_a_series_of_one_value_is_forecast_beside_others_and_one_without_any_is_left_out(trained, tmp_path):
+    lines = [*rows(0, 60, "a"), "2026-03-01,7,0,one", "2026-03-01,,0,none"]
+    found = inference.forecast(trained(id="place"), write(tmp_path, lines, "day,load,price,place"))
+    assert [one.name for one in found] == ["a", "one"]
+    assert found[1].quantiles[:, 2] == pytest.approx([7] * 5, rel=0.5)
+
+
+def test_long_horizons_can_be_tried_and_evaluated_on_new_data(tmp_path, monkeypatch):
+    """The context is as short as the series asks for, here shorter than the horizon."""
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    own = data.from_csv(write(tmp_path, rows()), target="load", horizon=45)
+    config = presets.override(presets.load(own, "rru", "smoke"), ["epochs=1", "limit=16"])
+    assert config.task.context < 45
+    train_config(config, tmp_path / "run")
+    model = inference.load(tmp_path / "run")
+    assert model.evaluate(own.path)["mase"] > 0
+    assert model.forecast(own.path)[0].quantiles.shape == (45, 5)
+
+
+def test_the_preset_smoke_has_room_for_long_windows(tmp_path, monkeypatch):
+    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
+    lines = [f"{step % 24 + np.sin(step):.3f}" for step in range(3000)]
+    own = data.from_csv(write(tmp_path, lines, "load"), target="load", horizon=200, frequency="h")
+    config = presets.load(own, "rru", "smoke")
+    assert config.task.context * 200 > 20_000
+    assert assemble(config).model.layers.hidden_size > 1
+
+
+def test_settings_of_one_version_with_facts_of_another_are_refused(trained):
+    good = trained()
+    (good.path / "data.json").write_text(json.dumps({**good.facts.fields(), "base": "last"}))
+    with pytest.raises(RunError, match="must be of the same version of rru"):
+        inference.load(good.path)
+    (good.path / "data.json").write_text(json.dumps(good.facts.fields()))
 
 
 def test_columns_known_in_advance_must_go_on(trained, tmp_path):
