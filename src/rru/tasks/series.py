@@ -11,26 +11,23 @@ from torch import Tensor, nn
 
 from rru.data import SPLITS, Facts, Series
 from rru.data.own.data_json import SeriesFacts
-from rru.data.own.scaling import LAST, SEASONAL, seasonal_difference
+from rru.data.own.scaling import seasonal_difference
 from rru.tasks import stepwise
+from rru.tasks.accuracy import INTERVALS, Means, errors, measures, trimmed_mean
 from rru.tasks.batches import Batch, Batches, groups, spaced
 from rru.tasks.forecaster import MEDIAN, QUANTILES, Ensemble, Forecaster, WindowShape, ordered, pinball, variability
 from rru.tasks.linear_start import LinearStart, StartSeries, fit_start
 from rru.tasks.metrics import MASE
 from rru.tasks.models import Architecture, LayerState, Options, Recurrent, device_of
+from rru.tasks.series_details import BASELINES, details
 from rru.tasks.settings import SeriesSettings, TaskSettings
 from rru.tasks.task import Task
 from rru.tasks.windows import SeriesPart, Windows
 
-INTERVALS = {80: (1, 3), 95: (0, 4)}
-"""The intervals by their percentage: the places of their limits in QUANTILES."""
-BASELINES = (LAST, SEASONAL)
-MAX_FANS, FAN_HISTORY, MAX_HISTORY = 6, 4, 400  # series, horizons and steps that the report shows
 DRAWN = 12_800  # windows in an epoch, at most, unless `limit` says otherwise
 EVALUATED = 2000  # windows of a split, evenly spaced
 EVALUATION_BATCH = 256
 CALM = 0.25  # windows count in the loss by their variability to the power of minus this
-TRIMMED = 0.05  # share of the series, the hardest to forecast, that does not count when epochs are compared
 MIN_WIDTH = 1e-9  # of an interval that is to be widened
 TRUSTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # how much of its correction a model may be left
 
@@ -42,9 +39,10 @@ class SeriesTask(Task):
 
     Metrics: `mase` is the mean absolute error of the median, divided for each series by that of repeating the season
     before in the training part; `mae`, `rmse` and `pinball` (mean over the quantiles) are in the units of the file;
-    `coverage_80` and `coverage_95` are percentages of values inside the intervals. With `_last` and `_seasonal` they
-    are those of repeating the last value and the last season, on the same windows. `loss`, by which epochs are
-    compared, is the pinball loss in mean absolute seasonal differences, averaged over all but the hardest series.
+    `smape` is in per cent; `coverage_80` and `coverage_95` are percentages of values inside the intervals. With `_last`
+    and `_seasonal` they are those of repeating the last value and the last season, on the same windows. `loss`, by
+    which epochs are compared, is the pinball loss in mean absolute seasonal differences, averaged over all but the
+    hardest series.
 
     **Arguments:**
 
@@ -192,7 +190,7 @@ class SeriesTask(Task):
     def _trimmed(self, model: Forecaster, trust: float) -> float:
         """Return the loss on the validation part if the correction counts `trust` times."""
         losses, series = [], []
-        for places in self._evaluated("valid"):
+        for places in self.evaluated("valid"):
             batch = self._batch(places).to(device_of(model))
             start, correction, distances, _ = model.parts(batch.inputs)
             quantiles = ordered(start + trust * correction, distances, model.widening)
@@ -209,7 +207,7 @@ class SeriesTask(Task):
 
     def _widening(self, model: nn.Module, split: str) -> Tensor:
         """Return the quantiles (2,) of the scores of a split."""
-        scores = torch.cat([self._interval_scores(model, places) for places in self._evaluated(split)])  # (n, 2)
+        scores = torch.cat([self._interval_scores(model, places) for places in self.evaluated(split)])  # (n, 2)
         steps = self.windows.steps_ahead(*self._windows_of(split).T)
         count = len(np.unique(steps[self.windows.observed[steps]]))  # overlapping windows do not make more values
         levels = [min(math.ceil((count + 1) * share / 100) / count, 1.0) for share in INTERVALS]
@@ -229,7 +227,7 @@ class SeriesTask(Task):
             scores.append(torch.maximum((median - targets) / below, (targets - median) / above))
         return torch.stack(scores, dim=-1)[~targets.isnan()]
 
-    def _evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
+    def evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
         """Yield the windows of a split, at most `EVALUATED`, a batch at a time."""
         places = self._windows_of(split)[spaced(len(self._windows_of(split)), EVALUATED)]
         for start in range(0, len(places), EVALUATION_BATCH):
@@ -241,85 +239,39 @@ class SeriesTask(Task):
         quantiles, _ = model(batch.inputs)
         return quantiles, batch.targets
 
+    def forecasts(self, model: nn.Module, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the quantiles (B, H, Q) of windows (B, 2), in the units of the file."""
+        return self._restored(self._outputs(model, places)[0], places)
+
+    def _restored(self, outputs: Tensor, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.windows.forecasts(*places.T, outputs.double().cpu().numpy()).transpose(1, 0, 2)
+
+    def measured(self, model: nn.Module, places: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """Return the measures (B, H) of a model on windows (B, 2), and of the baselines with `_last`, `_seasonal`."""
+        return self._measured(self.forecasts(model, places), places)
+
+    def _measured(self, quantiles: NDArray[np.float64], places: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        actual, naive = self.windows.actual(*places.T), self.windows.scale("naive", places[:, 0])
+        found = measures(actual, quantiles, naive)
+        for base in BASELINES:
+            simple = errors(actual, self.windows.simple(base, *places.T), naive)
+            found |= {f"{name}_{base}": values for name, values in simple.items()}
+        return found
+
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
-        sums: dict[str, float] = {}
-        count, losses = 0, list[NDArray[np.float64]]()
-        for places in self._evaluated(split):
+        means, losses, series = Means(), list[NDArray[np.float64]](), list[NDArray[np.int64]]()
+        for places in self.evaluated(split):
             outputs, targets = self._outputs(model, places)
             losses.append(self._window_losses(outputs, targets, places))
-            series, origins = places.T
-            forecasts = self.windows.forecasts(series, origins, outputs.double().cpu().numpy())  # (H, B, Q)
-            actual = self.windows.actual(*places.T)  # (B, H)
-            there = ~np.isnan(actual)
-            naive = np.broadcast_to(self.windows.scale("naive", places[:, 0]), actual.shape)[there]
-            scores = _errors(forecasts[..., MEDIAN].T[there] - actual[there], naive)
-            quantiles = torch.from_numpy(forecasts.transpose(1, 0, 2)[there])
-            scores["pinball"] = pinball(quantiles, torch.from_numpy(actual[there])).mean(-1).numpy()
-            for share, (low, high) in INTERVALS.items():
-                inside = (quantiles[:, low].numpy() <= actual[there]) & (actual[there] <= quantiles[:, high].numpy())
-                scores[f"coverage_{share}"] = np.where(inside, 100.0, 0.0)
-            for base in BASELINES:
-                errors = self.windows.simple(base, *places.T)[there] - actual[there]
-                scores |= {f"{name}_{base}": values for name, values in _errors(errors, naive).items()}
-            count += int(there.sum())
-            for name, values in scores.items():
-                sums[name] = sums.get(name, 0.0) + float(values.sum())
-        means = {name: value / max(count, 1) for name, value in sums.items()}
-        means |= {name: means[name] ** 0.5 for name in means if name.startswith("rmse")}
-        series = np.concatenate([places[:, 0] for places in self._evaluated(split)])
-        return {**means, "loss": trimmed_mean(np.concatenate(losses), series)}
+            series.append(places[:, 0])
+            means.add(self._measured(self._restored(outputs, places), places))
+        found = {name: float(mean[0]) for name, mean in means.means().items()}
+        return {**found, "loss": trimmed_mean(np.concatenate(losses), np.concatenate(series))}
 
     def _details(self, model: nn.Module) -> dict[str, object]:
-        """Return the last forecasts of the test part of a few series, with what came before and what came true."""
-        test = self._windows_of("test")
-        last = np.array([test[test[:, 0] == number][-1] for number in np.unique(test[:, 0])[:MAX_FANS]])
-        outputs, _ = self._outputs(model, last)
-        forecasts = self.windows.forecasts(last[:, 0], last[:, 1], outputs.double().cpu().numpy())  # (H, B, Q)
-        actual = self.windows.actual(*last.T)  # (B, H)
-        baselines = {base: self.windows.simple(base, *last.T) for base in BASELINES}  # (B, H) each
-        names = list(self.facts.series)
-        fans = []
-        for number, (series, origin) in enumerate(last.tolist()):
-            first = max(origin + 1 - min(FAN_HISTORY * self.windows.horizon, MAX_HISTORY), 0)
-            places = self.windows.starts[series] + np.arange(first, origin + 1)
-            history = np.where(self.windows.observed[places], self.windows.values[places], np.nan)
-            fans.append(
-                {
-                    "name": names[series],
-                    "times": self._times(series, first, origin + 1 + min(self.windows.horizon, MAX_HISTORY)),
-                    "history": _plain(history),
-                    "actual": _plain(actual[number][:MAX_HISTORY]),
-                    "quantiles": [_plain(row) for row in forecasts[:MAX_HISTORY, number]],
-                    **{base: _plain(values[number][:MAX_HISTORY]) for base, values in baselines.items()},
-                }
-            )
-        return {"target": self.facts.layout.target, "fans": fans}
-
-    def _times(self, series: int, first: int, end: int) -> list[str]:
-        """Return the times of the steps of a series from `first` up to `end`; empty without times."""
-        if (step := self.facts.layout.step) and self.facts.starts:
-            return [str(int(self.facts.starts[series]) + step * place) for place in range(first, end)]
-        if self.facts.layout.frequency is None or not self.facts.starts:
-            return []
-        start = np.datetime64(self.facts.starts[series], "us")
-        return [_short_time(time) for time in self.facts.layout.frequency.times(start, np.arange(first, end))]
+        return details(self, model, self._windows_of("test"))
 
 
-def _plain(values: NDArray[np.float64]) -> list[float | None]:
-    """Return numbers with six digits as JSON values, None for NaN."""
-    return [None if np.isnan(value) else float(f"{value:.6g}") for value in values.tolist()]
-
-
-def _short_time(time: np.datetime64) -> str:
-    """Format a time without the parts that are zero: `2026-01-31`, `2026-01-31 13:00`."""
-    text = str(time.astype("datetime64[us]")).removesuffix(".000000").removesuffix(":00").removesuffix("T00:00")
-    return text.replace("T", " ")
-
-
-def trimmed_mean(losses: NDArray[np.float64], series: NDArray[np.int64]) -> float:
-    """Return the mean over series of the mean losses of their windows (W,), without the highest."""
-    means = np.sort(np.bincount(series, losses)[np.unique(series)] / np.bincount(series)[np.unique(series)])
-    return float(means[: max(math.ceil(len(means) * (1 - TRIMMED)), 1)].mean())
 
 
 def verdict(scores: Mapping[str, float]) -> str:
@@ -335,11 +287,6 @@ def verdict(scores: Mapping[str, float]) -> str:
 def beats_baselines(scores: Mapping[str, float]) -> bool:
     """Return whether the MASE of a model is below that of both baselines, from its scores."""
     return scores["mase"] < min(scores[f"mase_{base}"] for base in BASELINES)
-
-
-def _errors(errors: NDArray[np.float64], naive: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    size = np.abs(errors)
-    return {"mase": size / naive, "mae": size, "rmse": errors**2}
 
 
 def _places(series: Series, split: str, most: int) -> NDArray[np.int64]:

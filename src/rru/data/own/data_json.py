@@ -110,6 +110,7 @@ class SeriesFacts(Facts):
     - `base`: the simple forecast that a model of version 0.2 starts from; empty for later ones.
     - `starts`: the time of the first step of each series, such as `2026-01-31T13:00`; empty without times.
     - `longer_seasons`: further numbers of steps after which a pattern repeats, such as a week of hours.
+    - `splits`: of each series, where validation and test begin and where it ends, in steps; empty in older files.
     """
 
     layout: Layout
@@ -119,6 +120,7 @@ class SeriesFacts(Facts):
     base: str = ""
     starts: tuple[str, ...] = ()
     longer_seasons: tuple[int, ...] = ()
+    splits: tuple[tuple[int, int, int], ...] = ()
 
     @classmethod
     def _values(cls, given: JSON) -> JSON:
@@ -137,6 +139,7 @@ class SeriesFacts(Facts):
             "base": given["base"],
             "starts": tuple(map(str, given.get("starts", ()))),
             "longer_seasons": tuple(_count({"longer_seasons": each}, "longer_seasons", MAX_SEASON) for each in longer),
+            "splits": _splits(given.get("splits", ()), len(scalings)),
         }
 
     def scaling(self, name: str, values: Values) -> Scaling:
@@ -158,7 +161,20 @@ def _plain(value: object) -> object:
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _splits(given: object, count: int) -> tuple[tuple[int, int, int], ...]:
+    """Return where the parts of each series begin and end; raise ValueError if they are not of `count` series."""
+    rows = [tuple(row) for row in given if isinstance(row, list | tuple)] if isinstance(given, list | tuple) else []
+    if not given:
+        return ()
+    right = all(
+        len(row) == 3 and all(type(each) is int for each in row) and 0 < row[0] <= row[1] <= row[2] for row in rows
+    )
+    if len(rows) != count or not right:
+        raise ValueError("splits must have three increasing numbers of steps for each series")
+    return tuple((valid, test, end) for valid, test, end in rows)
 
 
 def _names(given: JSON, key: str) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ def prepare(own: "OwnData") -> Prepared:
             "inputs": layout.size,
         },
         starts=tuple(str(each.start) for each in all_series if each.start is not None),
+        splits=tuple((each.valid, each.test, len(each.series.values)) for each in splits),
         summary=f"{_summary(layout, all_series)}, {why}; forecasts {horizon}; "
         f"train / valid / test {slashed(steps)} steps",
         notes=(*notes, *_notes(layout, all_series, tables["train"].names, scalings)),
