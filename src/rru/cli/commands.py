@@ -21,6 +21,7 @@ MODULES = {
         "write": "inference",
         "compose": "inference",
         "forecast": "forecast",
+        "backtest": "backtest",
         "classify": "inference",
         "stream": "stream",
         "export": "inference",

@@ -1,6 +1,8 @@
 """Use trained models: compose music, write text, classify, stream many sequences, and export to other runtimes."""
 
 from rru.data.midi import read_midi
+from rru.inference.backtest_scores import Backtest
+from rru.inference.backtesting import backtest
 from rru.inference.classifying import classify, classify_all
 from rru.inference.evaluating import evaluate
 from rru.inference.export import export
@@ -17,6 +19,7 @@ from rru.inference.writing import unknown_tokens, write
 Reader = LineReader  # its name until version 0.2
 
 __all__ = [
+    "Backtest",
     "Forecast",
     "Forecasts",
     "LineReader",
@@ -24,6 +27,7 @@ __all__ = [
     "Reader",
     "Stream",
     "Trained",
+    "backtest",
     "classify",
     "classify_all",
     "compose",

@@ -121,7 +121,7 @@ def forecast(trained: Trained, data: Source = None, horizon: int | None = None) 
     window = trained.config.task.context + facts.horizon
     if window > MAX_WINDOW:
         raise RunError(f"{trained.path}: context and horizon must be at most {MAX_WINDOW} steps, are {window}")
-    table = _table(data, facts.layout)
+    table = table_of(data, facts.layout)
     all_series = [series.with_future(facts.horizon, table.path) for series in read_series(table, facts.layout).values()]
     forecasts: list[Forecast] = []
     many = max(min(BATCH, MAX_WINDOW // window), 1)
@@ -130,7 +130,7 @@ def forecast(trained: Trained, data: Source = None, horizon: int | None = None) 
     return Forecasts(each.shortened(horizon) for each in forecasts)
 
 
-def _table(data: Source, layout: Layout) -> Table:
+def table_of(data: Source, layout: Layout) -> Table:
     """Read the table that a user gives; values without names are those of the target."""
     if isinstance(data, Path | str):
         path = Path(data).expanduser()

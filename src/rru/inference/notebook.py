@@ -2,7 +2,7 @@
 
 import base64
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def image(png: bytes) -> str:
@@ -26,3 +26,13 @@ def facts(rows: Mapping[str, str]) -> str:
     cells = '<tr><th style="text-align: left">{}</th><td style="text-align: left">{}</td></tr>'
     lines = [cells.format(html.escape(name), html.escape(value)) for name, value in rows.items()]
     return f"<table>{''.join(lines)}</table>"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of texts; the first row is its head, the first column has names."""
+    head, *rest = rows
+    lines = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
+    for name, *cells in rest:
+        numbers = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        lines.append(f'<th style="text-align: left">{html.escape(name)}</th>{numbers}')
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

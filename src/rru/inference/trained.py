@@ -15,6 +15,8 @@ from rru.data import KEYS, Facts
 from rru.data.spelling import in_command
 from rru.data.vocabulary import Vocabulary
 from rru.inference import showing
+from rru.inference.backtest_scores import Backtest
+from rru.inference.backtesting import backtest
 from rru.inference.classifying import classify_all
 from rru.inference.evaluating import evaluate
 from rru.inference.export import export
@@ -42,8 +44,8 @@ PREDICTING = ("classify", "forecast")
 class Trained(HasRun):
     """A model with its best weights, ready to use, and the settings and result of its run.
 
-    Which of `write`, `compose`, `forecast`, `classify`, `stream` and `predict` it has depends on the kind of data; see
-    `verbs`. The other methods are for all.
+    Which of `write`, `compose`, `forecast`, `backtest`, `classify`, `stream` and `predict` it has depends on the kind
+    of data; see `verbs`. The other methods are for all.
 
     **Arguments:**
 
@@ -133,6 +135,20 @@ class Trained(HasRun):
         Notebooks show the forecasts as a picture; their `columns` are a table, and `save` writes both to files.
         """
         return forecast(self, data, horizon)
+
+    def backtest(
+        self,
+        data: Source = None,
+        *,
+        horizon: int | None = None,
+        origins: int | None = None,
+        stride: int | None = None,
+    ) -> Backtest:
+        """Forecast from origins in the past, and compare with what came true; see `rru.inference.backtest`.
+
+        Its `scores` are those of the model and of simple forecasts, `columns` has all forecasts, `save` writes both.
+        """
+        return backtest(self, data, horizon=horizon, origins=origins, stride=stride)
 
     def classify(self, data: Source) -> Chances | list[Chances]:
         """Return the probability of each class, highest first; see `rru.inference.classify_all`.

@@ -59,8 +59,9 @@ class Means:
         for name, values in found.items():
             there, groups = ~np.isnan(values), np.broadcast_to(group, values.shape)
             sums = np.bincount(groups[there], values[there], self.groups)
-            self._sums[name] = self._sums.get(name, 0.0) + sums
-            self._counts[name] = self._counts.get(name, 0.0) + np.bincount(groups[there], minlength=self.groups)
+            self._sums[name] = np.asarray(self._sums.get(name, 0.0) + sums, np.float64)
+            counts = np.bincount(groups[there], minlength=self.groups)
+            self._counts[name] = np.asarray(self._counts.get(name, 0.0) + counts, np.float64)
 
     @property
     def counts(self) -> Values:

@@ -244,7 +244,8 @@ class SeriesTask(Task):
         return self._restored(self._outputs(model, places)[0], places)
 
     def _restored(self, outputs: Tensor, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.windows.forecasts(*places.T, outputs.double().cpu().numpy()).transpose(1, 0, 2)
+        series, origins = places.T
+        return self.windows.forecasts(series, origins, outputs.double().cpu().numpy()).transpose(1, 0, 2)
 
     def measured(self, model: nn.Module, places: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
         """Return the measures (B, H) of a model on windows (B, 2), and of the baselines with `_last`, `_seasonal`."""

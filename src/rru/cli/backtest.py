@@ -1,0 +1,104 @@
+"""`rru backtest`: forecast from origins in the past, and compare with what came true."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rru import inference
+from rru.cli.console import columns, line, next_command, plain_errors, warn
+from rru.cli.inference import loaded
+from rru.cli.places import with_run
+from rru.inference import backtest_scores
+from rru.inference.backtest_scores import LABELS, Scores, table_rows
+
+TABLE = Path("backtest.csv")
+SHOWN_STEPS, SHOWN_SERIES = 6, 3
+
+
+@with_run
+def backtest(
+    folder: Path,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with later values. Default: the test part of the run's own file."),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Steps of each forecast. Default: as in training.")
+    ] = None,
+    origins: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Forecasts of each series. Default: as many as do not overlap."),
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Steps between two origins. Default: the horizon.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")] = TABLE,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+) -> None:
+    """Forecast from times in the past with a model trained on series, and compare with what came true.
+
+        rru backtest latest
+        rru backtest latest --data new.csv --origins 5 -o errors.csv
+
+    Print the errors of the model and of simple forecasts, best first, and of AutoETS and AutoTheta if statsforecast is
+    installed. Write all forecasts, and all scores next to them. The model is not trained again, and forecasts only
+    what it has not seen: the test part, or what FILE has after the end of the training data.
+    """
+    with plain_errors():
+        trained = loaded(folder)
+        backtest_scores.places(output, force=force)
+        made = inference.backtest(trained, data, horizon=horizon, origins=origins, stride=stride)
+        files = made.save(output, force=force)
+        show(made)
+        line(f"forecasts and scores: {', '.join(map(str, files))}")
+        next_command("forecast", str(folder))
+
+
+def show(made: inference.Backtest) -> None:
+    """Print what was forecast, and the scores: over all, by step of the horizon and by series."""
+    line(f"{_forecasts(made)} of {made.target!r}: {made.data}")
+    line(made.weights)
+    for note in made.notes:
+        warn(note)
+    scores = made.scores
+    head = ["best first", *LABELS.values()]
+    for row in columns([head, *table_rows(scores)], right=range(1, len(head))):
+        line(row)
+    if made.horizon > 1:
+        for row in _steps(made.by_step(), list(scores)):
+            line(row)
+    if len(made.series) > 1:
+        line(_series({name: each[made.model]["mase"] for name, each in made.by_series().items()}, made.model))
+    best = next(iter(scores))
+    if best != made.model:
+        warn(f"{best} is better than {made.model} here: use it, or train longer")
+
+
+def _forecasts(made: inference.Backtest) -> str:
+    """Return how many forecasts there are, of how many steps and series."""
+    count, series = len(made.windows), len(made.series)
+    of = f" of {series:,} series" if series > 1 else ""
+    return f"{count:,} forecast{'s' if count > 1 else ''}{of}, {made.horizon} step{'s' * (made.horizon > 1)} each,"
+
+
+def _steps(steps: Sequence[Scores], methods: Sequence[str]) -> list[str]:
+    """Return lines of a table: the MASE of each method at some steps ahead."""
+    last = len(steps) - 1
+    count = min(SHOWN_STEPS, len(steps))
+    chosen = sorted({round(number * last / (count - 1)) for number in range(count)})
+    rows = [["MASE by step", *(str(step + 1) for step in chosen)]]
+    rows += [[name, *(f"{steps[step][name]['mase']:.3f}" for step in chosen)] for name in methods]
+    return columns(rows, right=range(1, len(chosen) + 1))
+
+
+def _series(scores: Mapping[str, float], model: str) -> str:
+    """Return the series that the model forecasts best, and worst."""
+    ranked = sorted(scores, key=lambda name: scores[name])
+    count = min(SHOWN_SERIES, len(ranked) // 2)
+
+    def listed(names: Sequence[str]) -> str:
+        return ", ".join(f"{name} {scores[name]:.3f}" for name in names)
+
+    return f"MASE of {model} by series: best {listed(ranked[:count])}; worst {listed(ranked[::-1][:count])}"
