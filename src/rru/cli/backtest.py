@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from rru import inference
@@ -12,6 +13,8 @@ from rru.cli.inference import loaded
 from rru.cli.places import with_run
 from rru.inference import backtest_scores
 from rru.inference.backtest_scores import LABELS, Scores, table_rows
+from rru.inference.forecasting import shown_times
+from rru.report.formatting import counted
 
 TABLE = Path("backtest.csv")
 SHOWN_STEPS, SHOWN_SERIES = 6, 3
@@ -58,17 +61,14 @@ def backtest(
 
 def show(made: inference.Backtest) -> None:
     """Print what was forecast, and the scores: over all, by step of the horizon and by series."""
-    line(f"{_forecasts(made)} of {made.target!r}: {made.data}")
+    line(f"{_forecasts(made)}: {made.data}")
     line(made.weights)
     for note in made.notes:
         warn(note)
     scores = made.scores
-    head = ["best first", *LABELS.values()]
-    for row in columns([head, *table_rows(scores)], right=range(1, len(head))):
-        line(row)
+    _table([["best first", *LABELS.values()], *table_rows(scores)])
     if made.horizon > 1:
-        for row in _steps(made.by_step(), list(scores)):
-            line(row)
+        _table(_steps(made.by_step(), list(scores)))
     if len(made.series) > 1:
         line(_series({name: each[made.model]["mase"] for name, each in made.by_series().items()}, made.model))
     best = next(iter(scores))
@@ -77,20 +77,28 @@ def show(made: inference.Backtest) -> None:
 
 
 def _forecasts(made: inference.Backtest) -> str:
-    """Return how many forecasts there are, of how many steps and series."""
-    count, series = len(made.windows), len(made.series)
-    of = f" of {series:,} series" if series > 1 else ""
-    return f"{count:,} forecast{'s' if count > 1 else ''}{of}, {made.horizon} step{'s' * (made.horizon > 1)} each,"
+    """Return how many forecasts there are, of how many steps and series, and from when."""
+    count, series = counted(len(made.windows), "forecast"), len(made.series)
+    of = f"{series:,} series of {made.target!r}" if series > 1 else repr(made.target)
+    whens = [window.times[0] for window in made.windows if window.times is not None]
+    ends = shown_times(np.unique([min(whens), max(whens)])) if whens else []
+    return f"{count} of {counted(made.horizon, 'step')} of {of}{' from ' * bool(ends)}{' to '.join(ends)}"
 
 
-def _steps(steps: Sequence[Scores], methods: Sequence[str]) -> list[str]:
-    """Return lines of a table: the MASE of each method at some steps ahead."""
+def _table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of names and numbers, the numbers aligned to the right."""
+    width = max(len(row[-1]) for row in rows)
+    for text in columns([[*row[:-1], row[-1].rjust(width)] for row in rows], right=range(1, len(rows[0]))):
+        line(text)
+
+
+def _steps(steps: Sequence[Scores], methods: Sequence[str]) -> list[list[str]]:
+    """Return rows of a table: the MASE of each method at some steps ahead."""
     last = len(steps) - 1
     count = min(SHOWN_STEPS, len(steps))
     chosen = sorted({round(number * last / (count - 1)) for number in range(count)})
     rows = [["MASE by step", *(str(step + 1) for step in chosen)]]
-    rows += [[name, *(f"{steps[step][name]['mase']:.3f}" for step in chosen)] for name in methods]
-    return columns(rows, right=range(1, len(chosen) + 1))
+    return rows + [[name, *(f"{steps[step][name]['mase']:.3f}" for step in chosen)] for name in methods]
 
 
 def _series(scores: Mapping[str, float], model: str) -> str:

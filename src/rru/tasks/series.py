@@ -236,8 +236,7 @@ class SeriesTask(Task):
     def _outputs(self, model: nn.Module, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Return the quantiles (H, B, Q) that the model outputs for windows, and the targets (H, B)."""
         batch = self._batch(places).to(device_of(model))
-        quantiles, _ = model(batch.inputs)
-        return quantiles, batch.targets
+        return model(batch.inputs)[0], batch.targets
 
     def forecasts(self, model: nn.Module, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the quantiles (B, H, Q) of windows (B, 2), in the units of the file."""
@@ -256,7 +255,7 @@ class SeriesTask(Task):
         found = measures(actual, quantiles, naive)
         for base in BASELINES:
             simple = errors(actual, self.windows.simple(base, *places.T), naive)
-            found |= {f"{name}_{base}": values for name, values in simple.items()}
+            found |= {f"{name}_{base}": each for name, each in simple.items()}
         return found
 
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
@@ -266,8 +265,8 @@ class SeriesTask(Task):
             losses.append(self._window_losses(outputs, targets, places))
             series.append(places[:, 0])
             means.add(self._measured(self._restored(outputs, places), places))
-        found = {name: float(mean[0]) for name, mean in means.means().items()}
-        return {**found, "loss": trimmed_mean(np.concatenate(losses), np.concatenate(series))}
+        loss = trimmed_mean(np.concatenate(losses), np.concatenate(series))
+        return {**{name: float(mean[0]) for name, mean in means.means().items()}, "loss": loss}
 
     def _details(self, model: nn.Module) -> dict[str, object]:
         return details(self, model, self._windows_of("test"))
