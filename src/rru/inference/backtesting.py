@@ -128,6 +128,9 @@ def _compared(
     fitted, notes = classical.forecasts(histories, horizon, facts.season)
     left = len(ground.series) - len(used)
     notes = [f"{left:,} series are too short to be tested"] * bool(left) + notes
+    context, shortest = trained.config.task.context, int(places[:, 1].min()) + 1
+    if shortest < context:
+        notes.append(f"the shortest history has {shortest:,} steps, the model reads {context:,}: expect larger errors")
     forecasts = {name: quantiles, **simple, **fitted}
     target = facts.layout.target
     return Backtest(target, ground.data, ground.weights, found, forecasts, (*ground.notes, *notes))

@@ -52,10 +52,13 @@ class Drawn:
 
 def fans(details: Mapping[str, Any]) -> list[Picture]:
     """Return the forecast fans in a run's details. Leave out entries that are not fans."""
-    entries, target = details.get("fans"), str(details.get("target", ""))[:WORD]
-    if not isinstance(entries, list):
-        return []
-    return [fan for entry in entries[:MAX_FANS] if isinstance(entry, Mapping) and (fan := _fan(entry, target))]
+    target = str(details.get("target", ""))[:WORD]
+    entries = [entry for key in ("fans", "more_fans") for entry in _listed(details.get(key))]
+    return [fan for entry in entries if isinstance(entry, Mapping) and (fan := _fan(entry, target))]
+
+
+def _listed(entries: object) -> list[Any]:
+    return entries[:MAX_FANS] if isinstance(entries, list) else []
 
 
 def _fan(entry: Mapping[str, Any], target: str) -> Picture | None:

@@ -11,7 +11,8 @@ from rru.files import FileError, read_file
 from rru.kinds import kind_of
 from rru.report import descriptions
 from rru.report.confusion import confusion
-from rru.report.fans import Picture, fans
+from rru.report.fans import Picture
+from rru.report.forecasts import forecasts
 from rru.report.gather import RunRecord
 
 MEDIA = {".png": ("image/png", 2 << 20), ".wav": ("audio/wav", 12 << 20)}  # type, maximum bytes
@@ -91,6 +92,6 @@ def written(details: Mapping[str, Any]) -> list[Picture]:
 PICTURES: dict[str, Callable[[Mapping[str, Any]], list[Picture]]] = {
     "text": written,
     "confusion matrix": confusion,
-    "forecasts": fans,
+    "forecasts": forecasts,
 }
 """What draws the pictures of a run's details, by the name that its kind of data gives."""
