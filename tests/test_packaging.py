@@ -37,6 +37,9 @@ def run_without(blocked, program):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
 
 
+MISSING = "is not installed; add it to this install: pip install 'rru[train]'"
+
+
 def extra_packages():
     names = {requirement.split(">")[0] for requirement in PROJECT["optional-dependencies"]["train"]}
     names = {"PIL" if name == "pillow" else name for name in names}
@@ -66,7 +69,7 @@ print(tuple(stream.step(["anna"], torch.zeros(1, 88)).shape))
 
 def test_command_without_its_extra_prints_what_to_install():
     ran = run_without(extra_packages(), "from rru.cli import main; main()")
-    assert (ran.returncode, ran.stderr) == (1, "error: typer is not installed: pip install 'rru[train]'\n")
+    assert (ran.returncode, ran.stderr) == (1, f"error: typer {MISSING}\n")
 
 
 def test_functions_without_their_extra_name_what_to_install(monkeypatch):
@@ -83,9 +86,11 @@ for function in (search, data.cache_dir, lambda: inference.read_midi("README.md"
 """
     ran = run_without(extra_packages(), program)
     packages = ("optuna", "pooch", "mido")
-    assert ran.stdout == "".join(f"{name} is not installed: pip install 'rru[train]'\n" for name in packages), (
-        ran.stderr
-    )
+    assert ran.stdout == "".join(f"{name} {MISSING}\n" for name in packages), ran.stderr
+
+
+def test_the_extra_of_onnx_also_runs_what_it_exports():
+    assert {"onnxruntime", "onnxscript"} <= set(PROJECT["optional-dependencies"]["onnx"])
 
 
 def test_missing_module_of_the_package_is_not_a_missing_extra():

@@ -90,7 +90,10 @@ def check(place: Path, dist: Path, version: str, pip_arguments: list[str], *, te
     pip(f"rru=={version}")
     subprocess.run([python, "-c", CORE, readme_example()], check=True, env=alone, cwd=place)
     ran = subprocess.run([scripts / "rru", "train"], env=alone, cwd=place, capture_output=True, text=True)
-    if ran.returncode != 1 or ran.stderr.strip() != "error: typer is not installed: pip install 'rru[train]'":
+    if (
+        ran.returncode != 1
+        or ran.stderr.strip() != "error: typer is not installed; add it to this install: pip install 'rru[train]'"
+    ):
         raise SystemExit(f"`rru` without its extra must say in one line what to install, said: {ran.stderr}")
     print(ran.stderr.strip())
     if tests:

@@ -23,4 +23,5 @@ def extra(name: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package in ("", "rru"):
             raise
-        raise MissingExtraError(f"{package} is not installed: pip install 'rru[{name}]'", name=package) from error
+        message = f"{package} is not installed; add it to this install: pip install 'rru[{name}]'"
+        raise MissingExtraError(message, name=package) from error

@@ -1,5 +1,7 @@
 """What is shown in a terminal."""
 
+import math
+
 import pytest
 
 from rru.cli import display
@@ -76,13 +78,27 @@ def test_ctrl_c_leaves_no_bar_and_resuming_prints_the_same_loss(tmp_path):
     assert started.end() == 130
     assert not any("━" in line for line in started.screen)
     assert f"Next: rru train {folder}" in started.text
-    (loss,) = [line for line in started.screen if "loss before training" in line]
+    (loss,) = [line for line in started.screen if "before training" in line]
 
     again = Terminal("train", folder, "--threads", "1", folder=tmp_path)
     again.read_until(r"epochs .*━")
     again.type("\x03")
     assert again.end() == 130
     assert loss in again.screen
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "train"),
+    [("bpc", "bpc 2.0000", "bpc 1.0000"), ("perplexity", "perplexity 4.0000", "perplexity 2.0000")],
+)
+def test_losses_are_shown_in_the_unit_of_the_metric(capsys, metric, before, train):
+    nats = math.log(2)
+    with display.RunBars() as watch:
+        watch(Started(0, 0, epochs=3, patience=7, parameters=1000, untrained_loss=2 * nats, metric=metric))
+        watch(Evaluated(1, 4, nats, {metric: 1.5}, 1.5, 1))
+    output = capsys.readouterr().out
+    assert f"validation {before} before training" in output
+    assert f"epoch 1: train {train}, validation {metric} 1.5000, best 1.5000 (epoch 1)" in output
 
 
 def test_redirected_output_has_every_line(terminal, capsys):

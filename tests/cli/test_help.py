@@ -65,3 +65,24 @@ def test_old_names_work_but_are_not_listed():
     for name in OLD_NAMES:
         assert f"\n  {name} " not in text
         assert "Usage: rru" in shown(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("use",), "Missing argument 'RUN'. For example: rru use latest"),
+        (("train",), "Missing argument 'FILE|TASK'. For example: rru train novel.txt"),
+        (("export", "latest"), "For example: rru export latest -o model"),
+        (("data", "fetch"), "For example: rru data fetch jsb"),
+    ],
+)
+def test_errors_about_missing_arguments_have_an_example(words, said):
+    ran = CliRunner().invoke(app, words)
+    assert ran.exit_code == 2
+    assert said in ran.output
+
+
+def test_only_options_that_the_help_lists_are_suggested():
+    output = CliRunner().invoke(app, ["--hepl"]).output
+    assert "--help" in output
+    assert "--cells" not in output

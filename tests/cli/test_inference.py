@@ -36,7 +36,9 @@ def chorale_run(command):
 def test_a_newcomer_trains_composes_and_exports(command, chorale_run, tmp_path):
     code, output = command("compose", chorale_run, "-o", "out/a.mid", "--bars", "2", "--from-test", "1", "--count", "2")
     assert code == 0, output
-    assert re.search(r"2 bars after 8 given steps, \d+\.\d voices: out/a-1.mid, out/a-1.png, out/a-1.wav", output)
+    assert re.search(
+        r"2 bars after 8 given steps, \d+\.\d voices on average: out/a-1.mid, out/a-1.png, out/a-1.wav", output
+    )
     assert mido.MidiFile(tmp_path / "out" / "a-2.mid").length == pytest.approx(16 * 0.75)
     code, output = command(
         *("compose", chorale_run, "--prompt", "out/a-1.mid", "--bars", "1", "--voices", "4", "--octave", "-1")
@@ -45,9 +47,10 @@ def test_a_newcomer_trains_composes_and_exports(command, chorale_run, tmp_path):
     assert (tmp_path / "piece-bach.wav").stat().st_size > 10_000
     code, output = command("use", chorale_run, "out/a-1.mid", "-o", "used.mid")
     assert code == 0, output
-    assert re.search(r"16 bars after \d+ given steps, .* voices: used.mid, used.png, used.wav", output)
+    assert re.search(r"16 bars after \d+ given steps, .* voices on average: used.mid, used.png, used.wav", output)
     code, output = command("export", chorale_run, "-o", "model", "--format", "onnx")
-    assert (code, output) == (0, "model: README.md, config.json, initial_state.npz, sequence.onnx, step.onnx\n")
+    files = "model: README.md, config.json, initial_state.npz, sequence.onnx, step.onnx"
+    assert (code, output) == (0, f"{files}\nNext: read model/README.md, whose code runs the model\n")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,7 @@ def test_a_newcomer_trains_composes_and_exports(command, chorale_run, tmp_path):
         (("compose", "run", "--from-test", "99"), "test piece of bach must be from 0 to 45, got 99"),
         (("compose", "run", "-o", "a.wav"), "output must be a .mid file, got a.wav"),
         (("compose", "nowhere"), "nowhere: is not a run: it has no config.toml"),
-        (("export", "run", "-o", "run"), "run exists; choose another name"),
+        (("export", "run", "-o", "run"), "run exists; choose another name, or remove it first"),
     ],
 )
 def test_mistakes_are_named_in_one_line(command, chorale_run, arguments, message):
@@ -87,6 +90,10 @@ def test_pieces_without_a_name_have_that_of_the_task_and_never_collide(command, 
         "piece-bach-3.mid", "piece-bach-4.mid", "piece-bach-5.mid", "piece-bach.mid",
     ]  # fmt: skip
     assert "piece-bach.mid" in command("compose", chorale_run, "--bars", "1", "--force")[1]
+
+
+def test_a_piece_without_a_prompt_begins_with_a_chord(command, chorale_run):
+    assert "1 bar after an opening chord, " in command("compose", chorale_run, "--bars", "1")[1]
 
 
 def test_names_and_prompts_are_shown_as_they_are(command, chorale_run):

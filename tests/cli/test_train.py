@@ -127,6 +127,8 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
         (smoke("--set", "lrr=1"), "did you mean optimiser.lr"),
         (smoke("--set", "dropout=2"), "model.dropout must be"),
         (("train", "bch"), "did you mean 'bach'"),
+        (("train", "./nowhere/novel.txt"), "novel.txt: does not exist"),
+        (("runs", "latest"), "FOLDER must be a folder of runs; latest is a run"),
         (("train", "bach", "--preset", "big"), "preset must be one of paper, cpu, smoke, best, demo; got 'big'"),
         (("resume", "nowhere"), "TASK must be a file or folder, a run, or one of bach"),
         (("evaluate", "nowhere"), "nowhere: is not a run: it has no config.toml"),
@@ -134,7 +136,7 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
 )
 def test_mistakes_are_one_line_errors(rru_command, arguments, said):
     ran = rru_command(*arguments)
-    assert ran.exit_code == (1 if "memory" in said or "config.toml" in said else 2)
+    assert ran.exit_code == (1 if any(word in said for word in ("memory", "config.toml", "not exist")) else 2)
     assert said in ran.output.splitlines()[-1]
     assert len(ran.output.splitlines()) <= 2  # the run's own line, where there is one, and the error
 
@@ -172,3 +174,14 @@ def test_the_demo_shows_every_cell_at_work_then_results_and_the_second_time_only
     assert again.output.splitlines()[2:] == ran.output.splitlines()[1:]
     for path in tmp_path.glob("runs/bach/*/*"):
         assert str(path.relative_to(tmp_path)) in [line[7:] for line in again.output.splitlines()]
+
+
+@pytest.mark.parametrize("wrong", ["nvel.txt", "./nvel.txt", "novl.txt"])
+def test_the_name_of_a_similar_file_is_suggested(rru_command, tmp_path, wrong):
+    (tmp_path / "novel.txt").write_text("It was")
+    assert (
+        f"{wrong.removeprefix('./')}: does not exist; did you mean 'novel.txt'?" in rru_command("train", wrong).output
+    )
+    (tmp_path / "midi-folder").mkdir()
+    assert "did you mean 'midi-folder'?" in rru_command("train", "midi-foldr").output
+    assert "did you mean" not in rru_command("train", "chart.csv").output

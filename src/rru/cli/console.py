@@ -137,7 +137,12 @@ def command(*words: str) -> str:
 
 def next_command(*words: str) -> None:
     """Print the command that a user is likely to want next; to standard error, since it is no part of the result."""
-    err.print(f"Next: {shown(command(*words), keep='')}", style="dim", markup=False, soft_wrap=True)
+    next_step(command(*words))
+
+
+def next_step(text: str) -> None:
+    """Print what a user is likely to want to do next."""
+    err.print(f"Next: {shown(text, keep='')}", style="dim", markup=False, soft_wrap=True)
 
 
 def warn_stopping() -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from rru.cli.console import Bars, err, line, warn
 from rru.cli.results import named_score, shown_score, summary
 from rru.report.formatting import clock, counted, duration, score
+from rru.tasks import from_loss
 from rru.training import Ended, Evaluated, Event, Notice, Refitted, Result, Run, Started, Stepped
 
 MARGIN = 4  # free columns, so that the terminal's ^C does not wrap to a new line and displace the bars
@@ -124,14 +125,19 @@ class RunBars(TrainingBars):
                 self.stop()
 
     def _start(self, event: Started) -> None:
-        line(f"{event.parameters:,} parameters; validation loss before training {score(event.untrained_loss)}")
+        self.metric = event.metric
+        line(f"{event.parameters:,} parameters; validation {self._loss(event.untrained_loss)} before training")
         if event.step:
             line(f"resuming after {counted(event.step, 'step')} ({counted(event.epoch, 'epoch')})")
         most, patience = counted(event.epochs, "epoch"), counted(event.patience, "epoch")
         line(f"at most {most}; ends after {patience} without improvement")
-        self.metric = event.metric
         self.epochs = self.add("epochs", event.epochs, before=event.epoch, bound="≤ ")
         self._restart_clock()
+
+    def _loss(self, nats: float | None, digits: int = 4) -> str:
+        """Return a loss with its name, in the unit of the run's metric if that is a plain conversion."""
+        value = None if nats is None else from_loss(self.metric, nats)
+        return f"loss {score(nats, digits)}" if value is None else f"{self.metric} {score(value, digits)}"
 
     def _restart_clock(self) -> None:
         self.since, self.seen, self.tokens = time.monotonic(), 0, 0
@@ -146,7 +152,7 @@ class RunBars(TrainingBars):
         self.seen += 1
         self.tokens += event.tokens
         spent = max(time.monotonic() - self.since, 1e-6)
-        says = f"loss {score(self.smooth, 3)}, {self.tokens / spent:,.0f} tokens/s"
+        says = f"{self._loss(self.smooth, 3)}, {self.tokens / spent:,.0f} tokens/s"
         if event.index == event.steps:
             says = "validating"
         self.update(self.steps, completed=event.index, says=says)
@@ -159,7 +165,7 @@ class RunBars(TrainingBars):
         assert self.epochs is not None
         self.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
         if not err.is_terminal:
-            line(f"epoch {event.epoch}: train loss {score(event.train_loss)}, validation {now}, {best}")
+            line(f"epoch {event.epoch}: train {self._loss(event.train_loss)}, validation {now}, {best}")
         self._restart_clock()  # exclude validation from the speed of steps
 
     def _refit(self, event: Refitted) -> None:

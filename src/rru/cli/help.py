@@ -16,7 +16,15 @@ MAX_NAMES = 30  # characters of an option and its value beside which its help be
 
 
 class HelpfulCommand(typer.core.TyperCommand):
-    """A command whose help begins with examples."""
+    """A command whose help begins with examples, as do its errors about a missing argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; raise errors that say what to type."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            _advise(self, ctx, error)
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
@@ -26,9 +34,29 @@ class HelpfulCommand(typer.core.TyperCommand):
 class HelpfulGroup(typer.core.TyperGroup):
     """A group of commands whose help begins with examples."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; raise errors that say what to type."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            _advise(self, ctx, error)
+            raise
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
         print_help(self, ctx)
+
+
+def _advise(command: Any, ctx: Any, error: Exception) -> None:
+    """Add an example to an error about a missing argument; let one about an unknown option suggest only listed ones."""
+    if isinstance(error, typer.BadParameter) and type(error).__name__ == "MissingParameter":
+        _, examples, _ = parts_of(command.help or "")
+        if examples:
+            error.message = f"For example: {examples[0]}"
+    if possible := getattr(error, "possibilities", None):
+        params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+        known = {name for param in params for name in (*param.opts, *param.secondary_opts)}
+        error.possibilities = [name for name in possible if name in known]  # type: ignore[attr-defined]
 
 
 def parts_of(docstring: str) -> tuple[str, list[str], list[str]]:

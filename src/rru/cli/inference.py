@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from rru import inference
-from rru.cli.console import fail, line, next_command, out, plain_errors, shown, warn
+from rru.cli.console import fail, line, next_command, next_step, out, plain_errors, shown, warn
 from rru.cli.data import Folder
 from rru.cli.places import with_run
 from rru.data import KEYS, DataError
 from rru.inference import score
+from rru.inference.export import CARD
 from rru.inference.output import check_free, write_files
 from rru.report.formatting import counted
 
@@ -72,7 +73,7 @@ def compose(
         rru compose latest --prompt mine.mid -o continued.mid
 
     Each piece is written as MIDI, as a picture (.png) and as sound (.wav). Without --prompt or --from-test, a piece
-    starts from an opening chord.
+    starts from the first chord of a random piece of the test set, chosen by the seed.
     """
     with plain_errors():
         trained = loaded(folder)
@@ -96,8 +97,9 @@ def compose_piece(
     """Compose a piece and write its files; `options` as for `score.continued`."""
     piece = score.continued(trained, given, bars, **options)
     files = ", ".join(map(str, score.write(piece, place)))
-    made, after = counted(bars, "bar"), counted(len(given.roll), "given step")
-    line(f"{made} after {after}, {piece.composed.sum(1).mean():.1f} voices: {files}")
+    begun = "an opening chord" if len(given.roll) == 1 else counted(len(given.roll), "given step")
+    voices = f"{piece.composed.sum(1).mean():.1f} voices on average"
+    line(f"{counted(bars, 'bar')} after {begun}, {voices}: {files}")
     for complaint in piece.complaints(options.get("voices")):
         warn(f"  {place}: {complaint}; try another seed or a higher temperature")
 
@@ -208,6 +210,8 @@ def export(
         line(f"{output}: {', '.join(files)}")
         if file_format == "safetensors":
             next_command("use", str(output))
+        else:
+            next_step(f"read {output / CARD}, whose code runs the model")
 
 
 def loaded(folder: Path) -> inference.Trained:

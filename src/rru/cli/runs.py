@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rru.cli.console import columns, line, next_command, out, plain_errors, shown, warn_damaged
-from rru.cli.places import ROOT, Root, by_date, shortest_name
+from rru.cli.places import ROOT, Root, by_date, is_run, shortest_name
 from rru.cli.results import named_score, shown_score
 from rru.report.formatting import NONE
 from rru.report.gather import RunRecord, gather
@@ -45,6 +45,8 @@ def runs(
     is that of the last change. Scores are by the task's metric: lower is better, except for accuracy.
     """
     with plain_errors():
+        if given is not None and not given.exists() and is_run(str(given), root):
+            raise ValueError(f"FOLDER must be a folder of runs; {given} is a run, for commands such as rru use {given}")
         root = given or root
         records = gather([root]) if root.is_dir() else []
         for run in records:

@@ -25,7 +25,7 @@ from rru.training import evaluate as evaluate_run
 Task = Annotated[
     str,
     typer.Argument(
-        metavar="TASK",
+        metavar="FILE|TASK",
         help="What to learn: a file or folder of your own, or bach (needs no download), jsb, ... as `rru data list` "
         "lists them.",
     ),
@@ -57,7 +57,7 @@ def train(
     task: Annotated[
         str,
         typer.Argument(
-            metavar="TASK",
+            metavar="FILE|TASK",
             help="What to learn: a file or folder of your own, or bach (needs no download), jsb, ... as in "
             "`rru data list`. Or a run to resume: latest, the start of its id, or its folder.",
         ),
@@ -98,8 +98,8 @@ def train(
 ) -> None:
     """Train a cell on a task or on your own data, or resume a run.
 
-        rru train bach --preset smoke
         rru train novel.txt
+        rru train bach --preset smoke
         rru train energy.csv --target load --horizon 24
 
     Ctrl-C stops it. Run the same command again to resume; once the run has ended, that shows its result.
@@ -107,7 +107,7 @@ def train(
     with plain_errors():
         where = _Where(root, device, threads, data_dir, events, verbose)
         if task not in CATALOGUE and is_run(task, root):
-            fixed = {"--cell": cell, "--preset": preset, "--seed": seed, "--ensemble": ensemble}
+            fixed: dict[str, object] = {"--cell": cell, "--preset": preset, "--seed": seed, "--ensemble": ensemble}
             fixed |= {"--set": changes, "--run-dir": run_dir}
             _refuse(task, [name for name, value in fixed.items() if value is not None] + given.arguments[:1])
             folder = named_run(task, root)

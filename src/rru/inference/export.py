@@ -28,6 +28,7 @@ FORMATS = ("safetensors", "onnx", "torch-export")
 CARD = "README.md"
 STATE = "initial_state.npz"
 HEAD = "head.npz"
+ADVICE = "choose another name, or remove it first"
 
 
 def export(trained: Trained, folder: Path, form: str) -> list[str]:
@@ -44,7 +45,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     """
     if form not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got {form!r}")
-    check_free([folder])
+    check_free([folder], ADVICE)
     writers: dict[str, Callable[[Trained], dict[str, bytes]]] = {
         "safetensors": lambda trained: {MODEL: pack(trained.model.state_dict())},
         "onnx": _onnx,
@@ -58,7 +59,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
         files[VOCABULARY] = json.dumps(trained.vocabulary.fields()).encode()
     files |= own_files(trained, form)
     files[CARD] = card(trained, form).encode()
-    check_free([folder])  # in case it was created meanwhile
+    check_free([folder], ADVICE)  # in case it was created meanwhile
     write_folder(folder, files, manifest=False)  # users may edit the card
     return sorted(files)
 

@@ -19,7 +19,7 @@ from rru.tasks.classification import ClassificationTask, ImageTask, ReviewTask, 
 from rru.tasks.forecaster import QUANTILES, Forecaster
 from rru.tasks.joint import ChainHead, JointHead, NadeHead
 from rru.tasks.language import LanguageTask, WordTask, sampled
-from rru.tasks.metrics import Metric
+from rru.tasks.metrics import Metric, from_loss
 from rru.tasks.models import Architecture, Classifier, LayerState, Options, Recurrent, SequenceModel
 from rru.tasks.music import MusicTask
 from rru.tasks.series import SeriesTask, beats_baselines, verdict
@@ -62,6 +62,7 @@ __all__ = [
     "WordTask",
     "beats_baselines",
     "evaluating",
+    "from_loss",
     "load",
     "make",
     "map_state",

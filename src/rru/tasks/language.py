@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rru.data import SPLITS, Facts, Text
 from rru.tasks.batches import Batch, Batches, groups, shuffled, windows
-from rru.tasks.metrics import BPC, PERPLEXITY
+from rru.tasks.metrics import BPC, PERPLEXITY, bits, exponential
 from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of, known_tokens
 from rru.tasks.settings import LanguageSettings, TaskSettings, WordSettings
 from rru.tasks.task import Task
@@ -121,11 +121,11 @@ class LanguageTask(Task):
                 end_nats, ends = end_nats + float(each[at_end].sum()), ends + int(at_end.sum())
         mean = nats / count
         if self.metric is BPC:
-            return {"bpc": mean / float(np.log(2)), "loss": mean}
-        scores = {"perplexity": _exponential(mean), "loss": mean}
+            return {"bpc": bits(mean), "loss": mean}
+        scores = {"perplexity": exponential(mean), "loss": mean}
         if line_end >= 0:
             scores["perplexity_with_line_ends"] = scores["perplexity"]
-            scores["perplexity_of_words"] = _exponential((nats - end_nats) / max(count - ends, 1))
+            scores["perplexity_of_words"] = exponential((nats - end_nats) / max(count - ends, 1))
         return scores
 
     def _details(self, model: nn.Module) -> dict[str, object]:
@@ -179,8 +179,3 @@ def sampled(model: nn.Module, prompt: Tensor, choose: Callable[[Tensor], int]) -
         token = choose(logits[-1, 0])
         yield token
         prompt = torch.tensor([token])
-
-
-def _exponential(nats: float) -> float:
-    """Return exp(nats), or infinity where `math.exp` would raise OverflowError."""
-    return float(torch.tensor(nats, dtype=torch.float64).exp())

@@ -1,7 +1,10 @@
 """The metrics of the tasks."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import torch
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,19 @@ PERPLEXITY = Metric("perplexity", "perplexity")
 BPC = Metric("bpc", "BPC")
 MASE = Metric("mase", "MASE")
 ACCURACY = Metric("accuracy", "accuracy, %", higher_is_better=True)
+
+
+def from_loss(key: str, nats: float) -> float | None:
+    """Return the metric of this name that a mean loss in nats amounts to; None if the loss alone does not say it."""
+    units = {BPC.key: bits, PERPLEXITY.key: exponential}
+    return units[key](nats) if key in units else None
+
+
+def bits(nats: float) -> float:
+    """Return a number of nats in bits."""
+    return nats / math.log(2)
+
+
+def exponential(nats: float) -> float:
+    """Return exp(nats), or infinity where `math.exp` would raise OverflowError."""
+    return float(torch.tensor(nats, dtype=torch.float64).exp())

@@ -272,8 +272,6 @@ class SeriesTask(Task):
         return details(self, model, self._windows_of("test"))
 
 
-
-
 def verdict(scores: Mapping[str, float]) -> str:
     """Compare a model with the two baselines, in words, from its scores; empty if these are of no forecasts."""
     if any(scores.get(name) is None for name in ("mase", *(f"mase_{base}" for base in BASELINES))):

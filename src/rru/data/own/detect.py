@@ -21,7 +21,7 @@ from rru.data.own.formats import FORMATS, Candidate, Options, format_of
 from rru.data.own.frames import Frame, is_frame, saved
 from rru.data.own.given import checked
 from rru.data.own.in_memory import frame_errors
-from rru.data.own.source import check_place, files_below
+from rru.data.own.source import check_place, files_below, names_beside, similar
 from rru.data.own.table import listed, read_table
 from rru.data.spelling import in_command, option
 from rru.suggestions import choice, did_you_mean
@@ -191,8 +191,8 @@ def set_or_path(name: str) -> str | Path:
     if path.exists():
         return path
     if path.suffix or "/" in name:
-        raise DataError(path, "does not exist")
-    hint = did_you_mean(name, CATALOGUE)
+        raise DataError(path, f"does not exist{similar(path)}")
+    hint = did_you_mean(name, [*CATALOGUE, *names_beside(path)])
     raise ValueError(f"{what} must be a file or folder{others}, or one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
 
 

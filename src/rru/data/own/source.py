@@ -1,6 +1,7 @@
 """Find the files of a user's data, and take their fingerprint: how large they are and what is in them."""
 
 import hashlib
+import itertools
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from rru.data.errors import DataError
 from rru.data.streams import data_errors
 from rru.data.tar import CHUNK
 from rru.files import walk
+from rru.suggestions import closest
 
 MAX_FILES = 500_000
+MAX_BESIDE = 1_000  # names to look through for one like that of a missing file
 Suffixes = Sequence[str]
 
 
@@ -49,6 +52,21 @@ def files_below(path: Path, suffixes: Suffixes) -> list[Path]:
     return sorted(files, key=lambda file: file.relative_to(path).as_posix())
 
 
+def similar(path: Path) -> str:
+    """Return `; did you mean 'novel.txt'?` for a path that does not exist; an empty string if none is like it."""
+    match = closest(path.name, names_beside(path))
+    return f"; did you mean {str(path.with_name(match))!r}?" if match else ""
+
+
+def names_beside(path: Path) -> list[str]:
+    """Return the names of files and folders where a path would be; no hidden ones, and not too many."""
+    try:
+        found = [each.name for each in itertools.islice(path.parent.iterdir(), MAX_BESIDE)]
+    except OSError:
+        return []
+    return sorted(name for name in found if not name.startswith("."))
+
+
 def check_place(path: Path) -> None:
     """Raise DataError unless the path is a file with something in it, or a folder, and its name is text."""
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # not UTF-8; a config cannot hold it
@@ -56,7 +74,8 @@ def check_place(path: Path) -> None:
     try:
         status = path.stat()
     except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
+        hint = similar(path) if isinstance(error, FileNotFoundError) else ""
+        raise DataError(path, f"cannot be read ({error.strerror or error}){hint}") from error
     if stat.S_ISDIR(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):  # reading a pipe or device would wait, or never end
