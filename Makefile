@@ -27,6 +27,7 @@ check: $(READY)  # format, lint, types, import layers
 
 docs: $(READY)  # the docs as a site in site/, with every link checked
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+	@echo 'The docs are ready: open site/index.html'
 
 format: $(READY)  # formats, and fixes what ruff can fix
 	$(VENV)/bin/ruff format
@@ -51,6 +52,7 @@ sanitize: $(READY)  # tests of the native scans with sanitizers of addresses and
 
 $(READY): pyproject.toml constraints.txt setup.py $(wildcard native/*)
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("rru needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@echo 'Installing rru and what it needs in $(VENV): 2 GB, a few minutes; the next time this takes no time.'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

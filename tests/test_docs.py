@@ -45,7 +45,7 @@ QUICK = [
     command
     for command in COMMANDS
     if {"data", "runs", "report", "compose", "export"} & set(command.values[0][:1])
-    and not {"--watch", "runs/jsb/rru/58a7524d1a75"} & set(command.values[0])
+    and not {"--watch", "fetch", "runs/jsb/rru/58a7524d1a75"} & set(command.values[0])
 ]
 
 

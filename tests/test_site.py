@@ -69,6 +69,13 @@ def test_pages_opened_as_files_fit_the_window_and_ask_no_host(browser, site, wid
         assert browser.run("document.documentElement.scrollWidth <= innerWidth"), name
 
 
+@pytest.mark.parametrize("name", ["index", "quickstart", "your-data", "migrating", "training", "data", "installing"])
+def test_no_line_of_code_is_cut_off(browser, site, name):
+    browser.open(site / f"{name}.html", width=1280)
+    boxes = "[...document.querySelectorAll('.md-content pre > code')]"
+    assert browser.run(f"{boxes}.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.innerText)") == []
+
+
 def test_the_search_works_in_pages_opened_as_files(browser, site):
     browser.open(site / "index.html")
     browser.run("document.querySelector('[data-md-component=search-query]').focus()")

@@ -175,6 +175,15 @@ def test_the_demo_shows_every_cell_at_work_then_results_and_the_second_time_only
     for path in tmp_path.glob("runs/bach/*/*"):
         assert str(path.relative_to(tmp_path)) in [line[7:] for line in again.output.splitlines()]
 
+    runs = {
+        path.parent: json.loads(path.read_bytes())["test"]["nll"] for path in tmp_path.glob("runs/*/*/*/result.json")
+    }
+    best = min(runs, key=runs.__getitem__).relative_to(tmp_path)
+    assert f" predicts best: {min(runs.values()):.2f}; " in again.output
+    assert f"Listen: {best}/music/chorale.wav" in again.output
+    assert f"Next: rru compose {best} " in terminal.file.getvalue()
+    assert "not the JSB Chorales of the paper" in again.output
+
 
 @pytest.mark.parametrize("wrong", ["nvel.txt", "./nvel.txt", "novl.txt"])
 def test_the_name_of_a_similar_file_is_suggested(rru_command, tmp_path, wrong):

@@ -1,9 +1,10 @@
 """Hooks of `make docs`: what pages link to outside docs/ becomes a page too, so that no link leaves the site.
 
-README.md, CONTRIBUTING.md and CHANGELOG.md are pages of their own. A source file is shown as code. A link to a folder
-becomes plain text. Links to other sites stay.
+README.md, CONTRIBUTING.md and CHANGELOG.md are pages of their own. A source file is shown as code, a notebook as text
+and code. A link to a folder becomes plain text. Links to other sites stay.
 """
 
+import json
 import os
 import re
 from pathlib import Path
@@ -71,9 +72,17 @@ def source_page(path: str) -> str:
 
 def source_text(path: str) -> str:
     """Return the page that shows a source file, which the search leaves out."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    cells = json.loads(text)["cells"] if path.endswith(".ipynb") else []
+    shown = [fenced("".join(cell["source"]), "python", cell["cell_type"] == "code") for cell in cells]
     language = LANGUAGES.get(Path(path).suffix, "text")
-    code = (ROOT / path).read_text(encoding="utf-8")
-    return f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n~~~~~~ {language}\n{code}\n~~~~~~\n"
+    content = "\n\n".join(shown) if shown else f"# {path}\n\n{fenced(text, language)}"
+    return f"---\nsearch:\n  exclude: true\n---\n{content}\n"
+
+
+def fenced(text: str, language: str, code: bool = True) -> str:
+    """Return a text as a block of code; as it is if it is none."""
+    return f"~~~~~~ {language}\n{text}\n~~~~~~" if code else text
 
 
 def resolved(origin: str, target: str) -> str:

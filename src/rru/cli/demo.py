@@ -11,12 +11,13 @@ from rich.text import Text
 
 from rru import inference, report
 from rru.cli.console import err, line, next_command, out, plain_errors, prose, warn_stopping
-from rru.cli.display import TrainingBars, seconds
+from rru.cli.display import TrainingBars
 from rru.cli.places import ROOT, Root
 from rru.cli.train import Seed, Threads, set_threads
 from rru.files import own_folder
 from rru.inference import score
 from rru.report import formatting
+from rru.report.identify import CELLS
 from rru.settings import presets
 from rru.settings.cells import PAPER_CELLS
 from rru.training import Evaluated, Event, Result, Run, RunStatus, run_folder, stop_on_signals, train_config
@@ -59,14 +60,16 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
         if stop():
             line("Stopped. Run `rru demo` again to resume.")
             raise typer.Exit(130)
-        _show(results, {cell: Run(folder) for cell, folder in folders.items()})
-        music = _compose(results, folders)
+        _show(results, {cell: Run(folder) for cell, folder in folders.items()}, configs["rru"].schedule.epochs)
+        best = next(iter(_ranked(results)), None)
+        music = _compose(best, folders[best]) if best else []
         page = report.write([root]).files[0]
         for name, paths in {"runs": folders.values(), "music": music, "page": [page]}.items():
             for number, path in enumerate(paths):
                 line(f"{'' if number else name:<7}{path}")
-        if music:
-            next_command("compose", str(music[0].parent.parent), "--bars", "32")
+        if best:  # not latest, which is the cell that was trained last
+            next_command("compose", str(folders[best]), "--from-test", "3")
+            next_command("export", str(folders[best]), "-o", "model")
 
 
 def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
@@ -80,29 +83,44 @@ def _row(bars: TrainingBars, row: TaskID, cell: str) -> Callable[[Event], None]:
     return watch
 
 
-def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
-    """Print a table of the results, best first, and the learning curves."""
+def _ranked(results: Mapping[str, Result]) -> dict[str, float]:
+    """Return the test scores by cell, best first; without cells that have none."""
+    scores = {cell: nll for cell, result in results.items() if (nll := _nll(result)) is not None}
+    return dict(sorted(scores.items(), key=lambda item: item[1]))
+
+
+def _show(results: Mapping[str, Result], runs: Mapping[str, Run], epochs: int) -> None:
+    """Print a table of the results, best first, what it says in words, and the learning curves.
+
+    **Arguments:** `results`, `runs`: by cell; `epochs`: the most that a run has.
+    """
     # The finite validation NLLs, the untrained model's first, then one per epoch.
     curves = {
         cell: [epoch.validation["nll"] for epoch in run.epochs() if "nll" in epoch.validation]
         for cell, run in runs.items()
     }
     known = [value for curve in curves.values() for value in curve[1 + len(curve) // FIRST :]]
-    best = min((nll for result in results.values() if (nll := _nll(result)) is not None), default=0.0)
+    ranked = _ranked(results)
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("cell")
-    for name in ("test NLL", "parameters", "time", "best epoch"):
+    for name in ("test NLL", "parameters", "best epoch"):
         table.add_column(name, justify="right")
-    for cell, result in sorted(results.items(), key=lambda item: (_nll(item[1]) is None, _nll(item[1]) or 0.0)):
-        nll = _nll(result)
-        style = "bold green" if nll == best else ""
+    for cell in [*ranked, *(cell for cell in results if cell not in ranked)]:
+        result, nll = results[cell], ranked.get(cell)
+        style = "bold green" if nll is not None and nll == min(ranked.values()) else ""
         names = Text(cell, style), Text(result.status if nll is None else f"{nll:.3f}", style)
-        numbers = formatting.duration(seconds(result)), f"{result.best_epoch} of {result.epochs}"
-        table.add_row(*names, f"{result.parameters:,}", *numbers)
+        table.add_row(*names, f"{result.parameters:,}", f"{result.best_epoch} of {result.epochs}")
     out.print(table)
+    if ranked:
+        line(_in_words(ranked), style="bold")
     prose(
-        "NLL is the negative log-likelihood of the next notes, in nats per step; lower is better. "
-        "This is one seed, and the settings are not tuned for these chorales."
+        "NLL is the negative log-likelihood of the next chord, in nats; lower is better. This is one seed, and the "
+        f"settings are not tuned for these chorales. A run has at most {epochs} epochs, and stops early if it no longer "
+        "gets better on the validation pieces; the test uses its best epoch."
+    )
+    prose(
+        "These chorales are not the JSB Chorales of the paper, and the models predict whole chords: do not compare "
+        "these scores with the paper's."
     )
     if known:
         line(f"Validation NLL by epoch (bottom {min(known):.2f}, top {max(known):.2f} or more):")
@@ -110,16 +128,19 @@ def _show(results: Mapping[str, Result], runs: Mapping[str, Run]) -> None:
             line(f"  {cell:<9} {sparkline(curve[1:], min(known), max(known))}")
 
 
-def _compose(results: Mapping[str, Result], folders: Mapping[str, Path]) -> Sequence[Path]:
-    """Compose sixteen bars with the best cell, in its run's folder. Return the files."""
-    scores = {cell: nll for cell, result in results.items() if (nll := _nll(result)) is not None}
-    if not scores:
-        return []
-    best = min(scores, key=scores.__getitem__)
-    trained = inference.load(folders[best])
+def _in_words(ranked: Mapping[str, float]) -> str:
+    """Return which cell predicts best, such as `RRU predicts best: 5.29; GRU 5.44`."""
+    first, *others = ranked
+    after = ", ".join(f"{CELLS[cell]} {ranked[cell]:.2f}" for cell in others)
+    return f"{CELLS[first]} predicts best: {ranked[first]:.2f}" + (f"; {after}" if after else "")
+
+
+def _compose(cell: str, folder: Path) -> Sequence[Path]:
+    """Compose sixteen bars with a cell, in its run's folder. Return the files."""
+    trained = inference.load(folder)
     piece = score.continued(trained, score.prompt(trained, None, 0, 0), BARS)
-    files = score.write(piece, own_folder(folders[best] / "music") / "chorale.mid")
-    line(f"{best} continued two bars of a chorale it has never seen; listen to {files[-1].name}.")
+    files = score.write(piece, own_folder(folder / "music") / "chorale.mid")
+    line(f"The {CELLS[cell]} continued two bars of a chorale it has never seen. Listen: {files[-1]}")
     return files
 
 
