@@ -1,5 +1,7 @@
 """Finding the data folder and the data sets in it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pooch
@@ -14,6 +16,24 @@ def test_data_dir_is_the_argument_then_the_environment_then_the_cache(tmp_path, 
     monkeypatch.setenv("RRU_DATA_DIR", str(tmp_path / "named"))
     assert data.data_dir() == tmp_path / "named"
     assert data.data_dir(tmp_path / "given") == tmp_path / "given"
+
+
+def test_a_notebook_without_widgets_is_not_warned_of(monkeypatch):
+    """By tqdm, which pooch imports."""
+    pytest.importorskip("tqdm")
+    monkeypatch.delenv("RRU_CACHE_DIR", raising=False)
+    program = """
+import sys, types
+shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"] = types.ModuleType("IPython")
+sys.modules["IPython"].get_ipython = lambda: shell
+sys.modules["ipywidgets"] = None
+from rru import data
+data.cache_dir()
+assert "tqdm.notebook" in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_load_uses_rru_data_dir(tmp_path, monkeypatch):

@@ -115,8 +115,8 @@ def _show(results: Mapping[str, Result], runs: Mapping[str, Run], epochs: int) -
         line(_in_words(ranked), style="bold")
     prose(
         "NLL is the negative log-likelihood of the next chord, in nats; lower is better. This is one seed, and the "
-        f"settings are not tuned for these chorales. A run has at most {epochs} epochs, and stops early if it no longer "
-        "gets better on the validation pieces; the test uses its best epoch."
+        f"settings are not tuned for these chorales. A run has at most {epochs} epochs, and stops early if it does not "
+        "get better on the validation pieces; the test uses its best epoch."
     )
     prose(
         "These chorales are not the JSB Chorales of the paper, and the models predict whole chords: do not compare "

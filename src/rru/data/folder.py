@@ -1,6 +1,7 @@
 """Find data sets in the data folder, in any accepted file format."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ def cache_dir() -> Path:
 def _named(variable: str) -> Path:
     if named := os.environ.get(variable):
         return Path(named).expanduser()
-    with extra("train"):
+    with extra("train"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, in notebooks without ipywidgets
         import pooch
     return Path(pooch.os_cache("rru"))
 
