@@ -24,9 +24,9 @@ def test_a_notebook_without_widgets_is_not_warned_of(monkeypatch):
     monkeypatch.delenv("RRU_CACHE_DIR", raising=False)
     program = """
 import sys, types
-shell = types.SimpleNamespace(config={"IPKernelApp": {}})
-sys.modules["IPython"] = types.ModuleType("IPython")
-sys.modules["IPython"].get_ipython = lambda: shell
+for name in ("IPython", "ipykernel.zmqshell"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["IPython"].get_ipython = lambda: None
 sys.modules["ipywidgets"] = None
 from rru import data
 data.cache_dir()

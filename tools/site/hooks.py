@@ -22,6 +22,7 @@ PAGES = {
 }
 """The pages that have other names in the site."""
 LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".py": "python", ".toml": "toml", ".cff": "yaml"}
+NOTEBOOK = ".ipynb.md"  # ends the name of a notebook's page
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -40,6 +41,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point every link to the page that its target has in the site; let the search show lab notes after other pages."""
     origin = origin_of(page.file.src_uri)
+    if origin.endswith(NOTEBOOK):
+        origin = origin.removeprefix("docs/source/").removesuffix(".md")
     if origin.startswith("docs/lab/"):
         page.meta["search"] = {"boost": 0.3}
 
