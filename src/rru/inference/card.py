@@ -33,12 +33,6 @@ import onnxruntime
 
 sequence = onnxruntime.InferenceSession("sequence.onnx")
 OUTPUT, *state = sequence.run(None, {"input": inputs})  # from the initial state
-
-step = onnxruntime.InferenceSession("step.onnx")  # the same, step by step
-state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
-for x in inputs:
-    after_step, *after = step.run(None, {"input": x, **state})
-    state = dict(zip(state, after))
 """,
     "torch-export": """import numpy as np
 import rru.nn  # has the operator that the program calls
@@ -52,6 +46,14 @@ OUTPUT = OUTPUT.numpy()
 """,
 }
 """Code that runs a model on `inputs`, by format."""
+STEPS = """
+step = onnxruntime.InferenceSession("step.onnx")  # the same, step by step
+state = dict(np.load("initial_state.npz"))  # (layers, 1, features) each: repeat along axis 1 for a batch
+for x in inputs:
+    after_step, *after = step.run(None, {"input": x, **state})
+    state = dict(zip(state, after))
+"""
+"""Code that runs the same with ONNX step by step, if the model does not read whole windows."""
 OWN_FILES = {"safetensors": (CELL, KIND), "onnx": (), "torch-export": (CELL,)}
 OWN_CODE = "the model's own code"
 
@@ -86,7 +88,8 @@ def _program(trained: Trained, about: Card, form: str) -> str:
     imports = {f"import {name.removesuffix('.py')}  # {OWN_CODE}" for name in own_files(trained, form)}
     interpret = about.native if form == "safetensors" else about.interpret
     parts = []
-    for part in (about.prepare, RUN[form].replace("OUTPUT", about.output), interpret):
+    run = RUN[form] + (STEPS if form == "onnx" and not trained.model.window_steps else "")
+    for part in (about.prepare, run.replace("OUTPUT", about.output), interpret):
         lines = part.splitlines()
         above = {line for line in lines if line.startswith(("import ", "from "))}
         parts.append("\n".join(line for line in lines if line not in above).strip())
