@@ -156,7 +156,9 @@ def test_other_runtimes_print_what_rru_prints(native, compiled):
     printed = compiled[1]
     assert set(printed) == set(COMPILED)
     for name in set(COMPILED) - {"nade"}:
-        assert printed[name] == native[1][name]
+        said, wanted = (re.split(r"(\d+\.\d+)", text) for text in (printed[name], native[1][name]))
+        assert said[::2] == wanted[::2]
+        assert [float(one) for one in said[1::2]] == pytest.approx([float(one) for one in wanted[1::2]], rel=1e-3)
         assert printed[name].count("\n") >= 2
     assert re.fullmatch(r"notes( \d+)*\n", printed["nade"])
 

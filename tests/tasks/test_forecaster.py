@@ -184,13 +184,14 @@ def test_exported_programs_give_the_same_quantiles(shape, cell):
     torch.testing.assert_close(torch.export.load(content).module()(inputs)[0], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_an_onnx_model_gives_the_same_quantiles():
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_onnx_model_gives_the_same_quantiles(shape):
     runtime = pytest.importorskip("onnxruntime")
-    model = forecaster()
+    model = forecaster(shape)
     model.trust.fill_(0.75)
     session = runtime.InferenceSession(sequence_model(model), providers=["CPUExecutionProvider"])
     for batch in (1, 7):
-        inputs = windows(batch=batch)
+        inputs = windows(shape, batch)
         with torch.no_grad():
             expected = model(inputs)[0].numpy()
         (found, *_) = session.run(None, {"input": inputs.numpy()})

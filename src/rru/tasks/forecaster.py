@@ -113,11 +113,14 @@ class Forecaster(Recurrent):
         shape = self.shape
         inputs = inputs.to(self.change.dtype)
         context, future = inputs[: shape.context], inputs[shape.context :]
-        effects = inputs[..., STEP_FEATURES + shape.past :] @ self.effects  # (C + H, B)
-        values = context[..., 0] - effects[: shape.context]  # (C, B)
+        values, known = context[..., 0], slice(STEP_FEATURES + shape.past, None)
+        if shape.known:  # ONNX Runtime leaves a product with no inputs uninitialised
+            values = values - context[..., known] @ self.effects  # (C, B)
         level = self.level @ values  # (B,)
         centred = values - level
-        start = self.start @ centred + level + effects[shape.context :]
+        start = self.start @ centred + level
+        if shape.known:
+            start = start + future[..., known] @ self.effects
         return start, *self.correct(centred, context, future, state)
 
     def correct(
