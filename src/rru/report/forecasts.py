@@ -87,8 +87,8 @@ def extremes(details: Mapping[str, Any]) -> Picture | None:
         end = svg.element("text", f"{value:.2f}", x=NAMES + length + 8, y=top + 12)
         parts.append(svg.element("g", text, bar, end, data_tip=tip, class_="mark"))
     caption = (
-        f"MASE of the {len(best)} series with the lowest, and of the {len(worst)} with the highest. Below 1 is better "
-        "than repeating the season before in the training part. A series with a high one may have changed since then: "
+        f"MASE of the {len(best)} series with the lowest, above, and of the {len(worst)} with the highest. Below 1 is "
+        "better than repeating the season before in the training part. A series with a high one may have changed since: "
         "look at its forecast."
     )
     heading = "Best and worst series"
