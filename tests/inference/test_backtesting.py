@@ -56,7 +56,9 @@ def test_the_test_part_is_forecast_with_the_weights_that_have_not_seen_it(traine
     assert "weights of epoch" in made.weights
     assert "not seen the test part" in made.weights
     model = held_out.held_out_model(trained)
-    assert any((ours != theirs).any() for ours, theirs in zip(model.parameters(), trained.model.parameters()))
+    assert any(
+        (ours != theirs).any() for ours, theirs in zip(model.parameters(), trained.model.parameters(), strict=True)
+    )
     for series in (0, 1):  # what it forecasts at the end of the known part, in the ordinary way
         known = write(trained.path.parent / "known.csv", TEST)
         wanted = inference.forecast(replace(trained, model=model), known)[series].quantiles
@@ -136,7 +138,9 @@ def test_mistakes_are_one_clear_line(trained, tmp_path):
         trained.backtest(stride=0)
     with pytest.raises(DataError, match="has no values after 2026-04-30, the end of the training data; leave out data"):
         trained.backtest(write(tmp_path / "old.csv", LENGTH - 20))
-    with pytest.raises(DataError, match="has 3 steps to test on, fewer than the horizon of 4; give horizon='?3"):
+    with pytest.raises(
+        DataError, match="has 3 steps to test on, fewer than the horizon of 4; horizon must be at most 3"
+    ):
         trained.backtest(write(tmp_path / "few.csv", LENGTH + 3))
     with pytest.raises(DataError, match="must have at least two values"):
         trained.backtest(write(tmp_path / "one.csv", LENGTH + 1, first=LENGTH))

@@ -99,7 +99,7 @@ def _too_short(ground: Ground, horizon: int) -> DataError:
     longest = max(ground.series, key=lambda each: len(each.values) - 1 - each.first)
     steps = len(longest.values) - 1 - longest.first
     which = f"series {longest.name!r} has" if longest.name else "has"
-    advice = f"; give {option('horizon', str(steps))}" if steps > 0 else ""
+    advice = f"; {option('horizon')} must be at most {steps}" if steps > 0 else ""
     return DataError(ground.data, f"{which} {steps} steps to test on, fewer than the horizon of {horizon}{advice}")
 
 

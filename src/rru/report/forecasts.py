@@ -88,7 +88,7 @@ def extremes(details: Mapping[str, Any]) -> Picture | None:
         parts.append(svg.element("g", text, bar, end, data_tip=tip, class_="mark"))
     caption = (
         f"MASE of the {len(best)} series with the lowest, above, and of the {len(worst)} with the highest. Below 1 is "
-        "better than repeating the season before in the training part. A series with a high one may have changed since: "
+        "better than repeating the season before in the training part. A series with a high one may have changed: "
         "look at its forecast."
     )
     heading = "Best and worst series"
