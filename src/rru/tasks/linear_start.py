@@ -20,7 +20,6 @@ STRENGTHS = (1e3, 1e2, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 """How strongly the ridge holds on to the simple forecast, in mean variances of the values."""
 FOLDS = (0.5, 0.65, 0.8)  # where the windows end that a fold is fitted to, as a share of the training part
 FOLD = 0.2  # share of the training part that a fold is scored on
-GAP = 0.05  # between the two
 MAX_WINDOWS = 20_000
 MAX_PRODUCTS = 100_000_000  # windows x context x horizon, to choose with
 MIN_WINDOWS = 4  # to fit to
@@ -43,11 +42,12 @@ class LinearStart:
 
 
 class _Sample(NamedTuple):
-    """Windows: `contexts` (n, C), `targets` (n, H), and where each is in its training part, from 0 to 1."""
+    """Windows: `contexts` (n, C), `targets` (n, H); where in its training part each has its origin and its end."""
 
     contexts: Array
     targets: Array
     positions: Array
+    ends: Array
 
     def part(self, rows: NDArray[np.bool_]) -> "_Sample":
         return _Sample(*(array[rows] for array in self))
@@ -102,15 +102,15 @@ def _sample(series: Sequence[StartSeries], effects: Array, shape: WindowShape, m
     chosen = np.unique(np.linspace(0, max(counts.sum() - 1, 0), min(most, int(counts.sum()))).astype(np.int64))
     first = np.cumsum(counts) - counts
     owners = np.searchsorted(np.cumsum(counts), chosen, side="right")
-    parts: list[tuple[Array, Array, Array]] = []
+    parts: list[tuple[Array, Array, Array, Array]] = []
     for number in np.unique(owners).tolist():
         origins = chosen[owners == number] - first[number] + 1
         values = series[number].values - series[number].known @ effects
         contexts = values[np.maximum(origins[:, None] + np.arange(1 - shape.context, 1), 0)]
         targets = values[origins[:, None] + np.arange(1, shape.horizon + 1)]
-        parts.append((contexts, targets, origins / counts[number]))
+        parts.append((contexts, targets, origins / counts[number], (origins + shape.horizon) / counts[number]))
     if not parts:
-        return _Sample(np.empty((0, shape.context)), np.empty((0, shape.horizon)), np.empty(0))
+        return _Sample(np.empty((0, shape.context)), np.empty((0, shape.horizon)), np.empty(0), np.empty(0))
     return _Sample(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -120,7 +120,7 @@ def _choose(sample: _Sample, span: int, shape: WindowShape, seasons: Sequence[in
     bases += [_base_map(base, season, shape) for season in seasons for base in (SEASONAL, AVERAGE, GROWTH)]
     errors = np.zeros((len(bases), len(STRENGTHS) + 1))
     for fold in FOLDS:
-        early = sample.part(sample.positions < fold - GAP)
+        early = sample.part(sample.ends < fold)
         late = sample.part((sample.positions >= fold) & (sample.positions < fold + FOLD))
         if len(late.positions):
             errors += _errors(early, late, span, bases)

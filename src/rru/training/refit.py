@@ -20,6 +20,11 @@ def refits(config: Config) -> bool:
     return isinstance(config.task, SeriesSettings) and config.task.refit
 
 
+def without_refit(config: Config) -> Config:
+    """Return a config that does not ask to train anew on all data."""
+    return config.changed({"task.refit": None}) if refits(config) else config
+
+
 def refit_config(config: Config, result: Result) -> Config | None:
     """Return the config to train on all data with, for as many epochs as were best; None if it is not asked for."""
     if not refits(config) or result.status != RunStatus.FINISHED or not result.best_epoch:

@@ -36,6 +36,7 @@ from rru.settings import Config, presets
 from rru.settings.ranges import ranges
 from rru.training import Evaluated, Event, Notice, Result, Run, RunError, RunStatus, run_folder, train_config
 from rru.training.from_config import Place
+from rru.training.refit import without_refit
 from rru.training.run_files import RESULT
 
 POLL = 0.2  # seconds between checks for trials that other processes have finished
@@ -113,7 +114,7 @@ class Study:
         preset = preset or presets.names(task)[0]
         config = presets.load(task, cell, preset)
         fixed = presets.changed(config, changes)
-        self.config = presets.override(config, changes)
+        self.config = without_refit(presets.override(config, changes))  # trials are only compared
         self.ranges = {name: each for name, each in ranges(config, preset).items() if name not in fixed}
         if not self.ranges:
             raise ValueError(f"nothing is left to search: the changes fix all of {', '.join(sorted(fixed))}")
