@@ -46,7 +46,9 @@ def test_the_wrong_verb_names_the_right_ones(models):
         models["characters"].compose()
     with pytest.raises(RunError, match=r"`predict` is for .* classify or forecast; .* music, for `compose`, `stream`"):
         models["music"].predict()
-    with pytest.raises(RunError, match=r"`stream` needs .* series, for `forecast`, `predict`, `evaluate` and `export`"):
+    with pytest.raises(
+        RunError, match=r"`stream` needs .* series, for `forecast`, `backtest`, `predict`, `evaluate` and `export`"
+    ):
         models["series"].stream()
     with pytest.raises(RunError, match="labelled texts, for `classify`, `stream`, `predict`, `evaluate` and `export`"):
         models["texts"].write()
