@@ -83,8 +83,8 @@ def test_a_piece_is_kept_unless_force_is_given(command, chorale_run, tmp_path):
 
 def test_pieces_without_a_name_have_that_of_the_task_and_never_collide(command, chorale_run, tmp_path):
     (tmp_path / "piece-bach-2.wav").write_text("mine")
-    assert re.search(r"16 bars after 1 given step, .*: piece-bach.mid, ", command("use", chorale_run)[1])
-    assert "1 bar after 1 given step, " in command("compose", chorale_run, "--bars", "1")[1]
+    assert re.search(r"16 bars after an opening chord, .*: piece-bach.mid, ", command("use", chorale_run)[1])
+    assert "1 bar after an opening chord, " in command("compose", chorale_run, "--bars", "1")[1]
     command("compose", chorale_run, "--bars", "1", "--count", "2")
     assert sorted(path.name for path in tmp_path.glob("*.mid")) == [
         "piece-bach-3.mid", "piece-bach-4.mid", "piece-bach-5.mid", "piece-bach.mid",

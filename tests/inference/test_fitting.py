@@ -1,6 +1,5 @@
 """`rru.fit` on a path, a table or a user's own model; and again, in the same folder."""
 
-import shutil
 import time
 
 import numpy as np
@@ -101,13 +100,11 @@ class TestOwnModel:
         assert again.result == first.result
 
     def test_a_run_of_a_version_without_a_setting_goes_on(self, tmp_path):
-        calls = iter(range(100))
-        fit(stop=lambda: next(calls) == 7)
+        fit()
         path = tmp_path / "m" / "config.toml"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(line for line in lines if not line.startswith(("decay", "warmup"))))
         assert len(path.read_text().splitlines()) == len(lines) - 2
-        shutil.rmtree(tmp_path / "m" / "checkpoint")  # it has the settings too
         with pytest.raises(RunError, match=r"other settings \(schedule.decay is none, not cosine\)"):
             fit(settings={"lr": 0.05, "epochs": 3, "decay": "cosine"})
         assert fit().status == "finished"

@@ -47,7 +47,7 @@ def test_inputs_of_a_series_are_lines_of_one_table(tmp_path, own_run):
     for test, options in ((0.8, {}), (0.7, {"calendar": True}), (0.6, {"horizon": 2})):
         own_run(test, file, **{"target": "load", "horizon": 4, **options})
     said = text_of(page(tmp_path))
-    assert "task RRU RRU, calendar=true best energy.csv (horizon=4) MASE, lower is better 0.80 0.70 not ranked" in said
+    assert "task RRU, calendar=true RRU best energy.csv (horizon=4) MASE, lower is better 0.70 0.80 not ranked" in said
     assert "energy.csv (horizon=2) MASE, lower is better 0.60" in said
 
 

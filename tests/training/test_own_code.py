@@ -76,8 +76,9 @@ def test_a_run_of_an_own_cell_is_listed_with_its_scores_and_its_code_is_not_run(
 
 
 def test_a_run_of_an_own_kind_is_listed_with_its_scores(heart):
-    ((task, cell, _, seed, status, _, metric, validation, test, *_),) = listed(heart.parent)
+    ((task, cell, _, seed, status, _, metric, validation, sign, test, *_),) = listed(heart.parent)
     assert (task, cell, seed, status, metric) == ("heart", "rru", "0", "finished", "accuracy")
+    assert sign == "%"
     assert 0 <= float(validation) <= 100
     assert 0 <= float(test) <= 100
 

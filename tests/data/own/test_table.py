@@ -134,10 +134,10 @@ def test_an_infinite_number_of_parquet_or_a_frame_is_an_error_too(tmp_path):
     assert column.missing.tolist() == [False, True, False]
     with pytest.raises(DataError, match=r"line 3: column 'load' must have numbers .*; got '-inf'"):
         column.numbers()
-    with pytest.raises(DataError, match=r"DataFrame, line 3: column 'load' must have numbers .*; got '-inf'"):
+    with pytest.raises(DataError, match=r"the DataFrame, row 3: column 'load' must have numbers .*; got '-inf'"):
         table_from({"load": cells})["load"].numbers()
     own = from_frame({"load": [*range(40), np.inf]}, target="load", horizon=2)
-    with pytest.raises(DataError, match=r"line 42: column 'load' must have numbers .*; got 'inf'"):
+    with pytest.raises(DataError, match=r"the DataFrame, row 41: column 'load' must have numbers .*; got 'inf'"):
         own.load()
 
 
