@@ -52,7 +52,9 @@ def test_own_series(example, tmp_path):
     days = np.arange("2026-01-01", "2026-04-01", dtype="datetime64[D]")
     (tmp_path / "energy.csv").write_text("day,load\n" + "".join(f"{day},{5 + n % 7}\n" for n, day in enumerate(days)))
     output = example("own_series.py", "energy.csv", "--target", "load", "--horizon", 3, "--preset", "smoke")
-    assert output.startswith("energy.csv: series to forecast; 'load'; 90 steps, every day, season 7")
+    assert output.startswith(
+        "energy.csv: series to forecast; 'load'; 90 steps, every day from 2026-01-01 to 2026-03-31, season 7"
+    )
     assert "seasonal naive" in output
     assert {"forecast.csv", "forecast.png"} <= {path.name for path in tmp_path.iterdir()}
 

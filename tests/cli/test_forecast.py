@@ -33,7 +33,8 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     write(tmp_path / "energy.csv")
     series = ("energy.csv", "--target", "load", "--horizon", 4)
     said = command("train", *series, "--dry-run")
-    assert "series to forecast; 'load'; 120 steps, every day, season 7 by the frequency; forecasts 4" in said
+    assert "series to forecast; 'load'; 120 steps, every day from 2026-01-01 to 2026-04-30, season 7" in said
+    assert "by the frequency; forecasts 4" in said
     assert re.search(r"preset auto: context=\d+, batch_size=\d+", said)
     assert not (tmp_path / "runs").exists()
     said = command("train", *series, "--preset", "smoke")

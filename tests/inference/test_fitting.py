@@ -271,7 +271,7 @@ class TestData:
         options = {"target": "load", "horizon": 3, "preset": "smoke", "settings": {"epochs": 1}}
         trained = rru.fit(frame, folder="m", **options)
         assert trained.config.data.path.exists()
-        assert "every day, season 7" in trained.facts.summary
+        assert "every day from 2026-01-01 to 2026-03-31, season 7" in trained.facts.summary
         assert rru.fit(frame, folder="m", **options).result == trained.result
         with pytest.raises(RunError, match="m: holds a run with other settings"):
             rru.fit({**frame, "load": np.arange(90) % 5}, folder="m", **options)

@@ -45,10 +45,28 @@ def test_what_was_understood_is_said_in_one_line(tmp_path):
     lines = ["time,load"] + [f"2026-01-{1 + hour // 24:02d} {hour % 24:02d}:00,{hour % 24}" for hour in range(240)]
     own = load(tmp_path, lines)
     assert own.summary == (
-        "energy.csv: series to forecast; 'load'; 240 steps, every hour, season 24 by the frequency; forecasts 5; "
+        "energy.csv: series to forecast; 'load'; 240 steps, every hour from 2026-01-01 00:00 to 2026-01-10 23:00, "
+        "season 24 by the frequency; forecasts 5; "
         "train / valid / test 192 / 24 / 24 steps"
     )
     assert own.notes == []
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%Y"])
+def test_days_and_months_of_monthly_data_are_not_mixed_up(tmp_path, form):
+    months = np.arange("2014-01", "2024-01", dtype="datetime64[M]").astype("datetime64[D]").tolist()
+    lines = ["date,load", *(f"{month.strftime(form)},{number % 12}" for number, month in enumerate(months))]
+    own = load(tmp_path, lines)
+    assert "'load'; 120 steps, every month from 2014-01-01 to 2023-12-01, season 12" in own.summary
+    train, test = (table(tmp_path, [lines[0], *some], name) for some, name in ((lines[1:109], "a"), (lines[109:], "b")))
+    own = from_csv(train, target="load", horizon=5, test=test)
+    assert "120 steps, every month from 2014-01-01 to 2023-12-01" in own.summary
+
+
+def test_a_grid_that_is_mostly_empty_is_warned_of(tmp_path):
+    lines = [f"{np.datetime64('2026-01-01') + day},{day % 7}" for day in range(400) if day % 30 < 3]
+    own = load(tmp_path, ["day,load", *lines])
+    assert own.notes[0].startswith(f"WARNING: {393 - 42:,} of 393 steps are missing; are they really every day from")
 
 
 def test_the_future_is_never_trained_on(tmp_path):

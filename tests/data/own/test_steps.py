@@ -98,7 +98,9 @@ def test_the_calendar_needs_dates(tmp_path):
     ],
 )
 def test_which_integers_are_years_and_which_count_steps(tmp_path, head, start, options, said):
-    assert f"160 steps, {said}, " in load(tmp_path, counted(start), head, time=head.split(",")[0], **options).summary
+    assert (
+        f"160 steps, {said} from " in load(tmp_path, counted(start), head, time=head.split(",")[0], **options).summary
+    )
 
 
 def test_a_wrong_date_among_dates_does_not_make_them_steps(tmp_path):

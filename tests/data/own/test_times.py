@@ -39,6 +39,20 @@ def test_day_and_month_are_told_apart_by_what_is_even():
     assert (np.diff(times) == np.timedelta64(1, "D")).all()
 
 
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"])
+@pytest.mark.parametrize("step", ["M", "Q"])
+def test_months_are_as_even_as_days(form, step):
+    whens = Frequency.of(step).times(np.datetime64("2016-01-01", "us"), np.arange(120))
+    times, _ = parse([when.strftime(form) for when in whens.tolist()])
+    assert (times == whens).all()
+
+
+def test_a_known_frequency_tells_day_and_month_apart():
+    texts = [f"01/{month:02d}/2026" for month in range(1, 13)]  # twelve days in January, or the months of a year
+    assert (parse(texts, Frequency.of("M"))[0] == np.arange("2026-01", "2027-01", dtype="datetime64[M]")).all()
+    assert (parse(texts, Frequency.of("D"))[0] == np.arange("2026-01-01", "2026-01-13", dtype="datetime64[D]")).all()
+
+
 def test_words_and_plain_numbers_are_no_times():
     assert not is_time("tomorrow")
     assert not is_time("20260304")

@@ -70,10 +70,10 @@ def counts_steps(column: Column, frequency: Frequency | None) -> bool:
     return whole is not None and _dates(column, whole, years=_may_be_years(column, frequency)) is None
 
 
-def times_of(column: Column) -> Times:
+def times_of(column: Column, frequency: Frequency | None = None) -> Times:
     """Return the times of a column, which may also be years, dates such as 20260131, or seconds since 1970."""
     if column.kind != "number":
-        return column.times()
+        return column.times(frequency)
     whole = _integers(column)
     times = None if whole is None else _dates(column, whole, years=True)
     if times is None:
@@ -83,10 +83,10 @@ def times_of(column: Column) -> Times:
     return times
 
 
-def whens_of(column: Column, step: int | None) -> Whens:
+def whens_of(column: Column, step: int | None, frequency: Frequency | None = None) -> Whens:
     """Return the times of a column, or its integers if it counts steps; raise DataError if it has others."""
     if step is None:
-        return times_of(column)
+        return times_of(column, frequency)
     whole = _integers(column) if column.kind == "number" else None
     if whole is None:
         right = f"must have integers, of which {step} is one step"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rru.data.errors import DataError
 from rru.data.own import times
 from rru.data.own.parquet import Cells
+from rru.data.own.times import Frequency
 
 MISSING = frozenset(("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "-", "--", "?", "."))
 MAX_NUMBER = 1e30  # of a number: its scaled value must fit float32
@@ -86,9 +87,12 @@ class Column:
             raise self.error(row, f"column {self.name!r} must have {right}; got {self._shown(row)}")
         return numbers
 
-    def times(self) -> NDArray[np.datetime64]:
-        """Return the cells (rows,) as UTC times in microseconds; raise DataError at the first that is not one."""
-        moments, wrong = self._as_times
+    def times(self, frequency: Frequency | None = None) -> NDArray[np.datetime64]:
+        """Return the cells (rows,) as UTC times in microseconds; raise DataError at the first that is not one.
+
+        `frequency`, if it is known, says which is the day and which the month of dates such as 3/4/2026.
+        """
+        moments, wrong = self._as_times(frequency)
         if wrong is not None:
             reason = f"column {self.name!r} must have times such as {times.EXAMPLES}, got {self._shown(wrong)}"
             raise self.error(wrong, reason)
@@ -138,15 +142,14 @@ class Column:
         except ValueError:
             return np.empty(0), next(row for row, text in enumerate(texts) if not is_number(text))
 
-    @cached_property
-    def _as_times(self) -> tuple[NDArray[np.datetime64], int | None]:
+    def _as_times(self, frequency: Frequency | None) -> tuple[NDArray[np.datetime64], int | None]:
         """The cells as times, and the first row that is none."""
         if self.missing.any():
             return np.empty(0, "datetime64[us]"), int(self.missing.argmax())
         if self.cells.dtype.kind == "M":
             return self.cells.astype("datetime64[us]"), None
         different, numbers = self.groups  # series often have the same times
-        moments, wrong = times.parse(different)
+        moments, wrong = times.parse(different, frequency)
         return (moments[numbers], None) if wrong is None else (moments, int((numbers == wrong).argmax()))
 
 

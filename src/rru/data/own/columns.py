@@ -81,7 +81,7 @@ class Layout:
 
     def whens(self, table: Table) -> Whens | None:
         """Return the times (rows,) of a table, or the integers that count its steps; None if it has neither."""
-        return None if self.time is None else whens_of(table[self.time], self.step)
+        return None if self.time is None else whens_of(table[self.time], self.step, self.frequency)
 
     def positions(self, whens: Whens, start: When) -> NDArray[np.float64]:
         """Return how many steps after `start` each time is; a fraction if it is between two steps."""

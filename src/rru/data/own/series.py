@@ -17,6 +17,7 @@ from rru.data.own.scaling import Scaling, Values, pooled
 from rru.data.own.seasons import find_seasons
 from rru.data.own.splits import slashed
 from rru.data.own.table import listed, read_table
+from rru.data.own.times import shown
 from rru.data.sets import SPLITS, Series
 from rru.data.spelling import option
 
@@ -136,13 +137,30 @@ def _summary(layout: Layout, all_series: list[RegularSeries]) -> str:
     many = f"{len(all_series):,} series of {layout.target!r} by {layout.id!r}" if layout.id else repr(layout.target)
     gaps = f"{missing:,} of them missing, " if missing else ""
     inputs = f", with {', '.join(layout.input_names)}" if layout.input_names else ""
-    return f"{many}{inputs}; {steps:,} steps, {gaps}{layout.rate}"
+    return f"{many}{inputs}; {steps:,} steps, {gaps}{layout.rate}{_span(all_series)}"
+
+
+def _span(all_series: list[RegularSeries]) -> str:
+    """Return the first and the last time of all series, in words; nothing without times."""
+    starts = [each.start for each in all_series if each.start is not None]
+    ends = [end[0] for each in all_series if (end := each.times(len(each.values) - 1, len(each.values))) is not None]
+    if not starts or not ends:
+        return ""
+    first, last = shown([min(starts), max(ends)])
+    return f" from {first} to {last}"
 
 
 def _notes(
     layout: Layout, all_series: list[RegularSeries], names: tuple[str, ...], scalings: Sequence[Scaling]
 ) -> list[str]:
-    notes = list(dict.fromkeys(note for series in all_series for note in series.notes))
+    steps = sum(len(series.values) for series in all_series)
+    missing = steps - sum(int(series.observed.sum()) for series in all_series)
+    notes = []
+    if missing > steps / 2:
+        advice = "If not, write dates as 2026-01-31, or give another frequency"
+        asked = f"; are they really {layout.rate}{_span(all_series)}? {advice}" if layout.time else ""
+        notes.append(f"WARNING: {missing:,} of {steps:,} steps are missing{asked}")
+    notes += dict.fromkeys(note for series in all_series for note in series.notes)
     if positive := sum(scaling.floor is not None for scaling in scalings):
         which = "is" if positive == len(scalings) else f"of {positive:,} series is"
         notes.append(

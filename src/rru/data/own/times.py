@@ -49,8 +49,11 @@ def is_time(text: str) -> bool:
     return not text.isdigit() and parse([text])[1] is None
 
 
-def parse(texts: Sequence[str]) -> tuple[Times, int | None]:
+def parse(texts: Sequence[str], frequency: "Frequency | None" = None) -> tuple[Times, int | None]:
     """Read times that are all written alike. Times with a zone are converted to UTC.
+
+    If day and month can be told apart in two ways, those times are returned that leave the fewest steps out, every
+    `frequency` or, if it is None, at the frequency that each way gives.
 
     **Returns:** the times (N,), and the row of the first text that is not a time, or None if all are.
     """
@@ -58,14 +61,16 @@ def parse(texts: Sequence[str]) -> tuple[Times, int | None]:
         if pattern.fullmatch(texts[0]):
             return _read_all(texts, read)
     best: tuple[Times, int | None] = (_times([]), 0)
-    evenness = 0.0
+    readings = list[Times]()
     for form in _FORMATS:
         times, wrong = _read_all(texts, partial(_from_format, form))
-        if wrong is not None and best[1] is not None and wrong > best[1]:
+        if wrong is None:
+            readings.append(times)
+        elif best[1] is not None and wrong > best[1]:
             best = (times, wrong)
-        elif wrong is None and (best[1] is not None or _evenness(times) > evenness):  # 3/4 is in March or in April
-            best, evenness = (times, None), _evenness(times)
-    return best
+    if len(readings) > 1:  # 3/4 is in March or in April
+        return min(readings, key=lambda times: (_unevenness(times, frequency), -_evenness(times))), None
+    return (readings[0], None) if readings else best
 
 
 def _times(values: Sequence[object]) -> Times:
@@ -107,6 +112,17 @@ def _from_quarter(text: str) -> np.datetime64:
 
 def _from_format(form: str, text: str) -> datetime:
     return datetime.strptime(text, form)
+
+
+def _unevenness(times: Times, frequency: "Frequency | None") -> float:
+    """Return how many steps have no time or several; infinite if times are on no even grid."""
+    times = np.unique(times)
+    frequency = frequency or frequency_of(times)
+    if frequency is None:
+        return np.inf if len(times) > 1 else 0.0
+    places = np.floor(frequency.positions(times, times[0]) + 1e-9)
+    there = len(np.unique(places))
+    return float(places[-1] + 1 - there + len(times) - there)
 
 
 def _evenness(times: Times) -> float:
@@ -207,6 +223,15 @@ def frequency_of(times: Times) -> Frequency | None:
     if step == DAY and np.is_busday(days).all() and len(times) > 5:
         return Frequency(1, "B")
     return Frequency(step, "us") if (steps % step == 0).all() else None
+
+
+def shown(whens: Sequence[When]) -> list[str]:
+    """Return times as a reader writes them, such as 2026-01-31 or 2026-01-31 13:00, or integers, all alike."""
+    if not all(isinstance(when, np.datetime64) for when in whens):
+        return [str(when) for when in whens]
+    times = _times(whens)
+    unit = next(unit for unit in ("D", "m", "s", "us") if (times == times.astype(f"datetime64[{unit}]")).all())
+    return [str(time).replace("T", " ") for time in times.astype(f"datetime64[{unit}]")]
 
 
 def calendar(times: Times, frequency: Frequency) -> dict[str, NDArray[np.float64]]:
