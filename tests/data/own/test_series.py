@@ -105,6 +105,24 @@ def test_several_series_in_one_file_are_scaled_each_by_itself(tmp_path):
     assert "2 series of 'load' by 'place'" in own.summary
 
 
+@pytest.mark.parametrize("shops", [("north", "south"), (1, 2), [f"shop {number}" for number in range(1500)]])
+@pytest.mark.parametrize("stacked", [True, False])
+def test_times_that_come_again_are_several_series(tmp_path, shops, stacked):
+    whens = [f"2026-01-{day:02d}" for day in range(1, 6)]
+    pairs = [(day, shop) for shop in shops for day in whens]
+    rows = [f"{day},{1.5 * number},{shop},{number % 7}" for number, (day, shop) in enumerate(pairs)]
+    lines = ["day,price,shop,load", *(rows if stacked else sorted(rows))]
+    said = r"column 'day' has 2026-01-0\d twice; are these several series\? Give id='shop'"
+    with pytest.raises(DataError, match=said):
+        load(tmp_path, lines, columns="price").load()
+
+
+def test_a_time_that_is_there_twice_does_not_make_an_input_the_id(tmp_path):
+    rows = [f"{day},{number % 9}" for number, day in enumerate(days(WAVE))]
+    with pytest.raises(DataError, match="line 62: column 'day' has 2026-03-01 twice; keep one of them"):
+        load(tmp_path, ["day,load,warmth", *rows, "2026-03-01,3,8"]).load()
+
+
 def test_inputs_are_numbers_categories_and_the_calendar(tmp_path):
     rows = [f"{day},{number},{'wet' if number % 3 else 'dry'}" for number, day in enumerate(days(WAVE))]
     own = load(tmp_path, ["day,load,price,sky", *rows], columns="sky", known="price", calendar=True)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rru.data.errors import DataError
 from rru.data.own.clock import groups_of
+from rru.data.own.column import MAX_CATEGORY, is_number
 from rru.data.own.columns import Layout
 from rru.data.own.scaling import Values, carried
 from rru.data.own.table import Table
@@ -144,11 +145,36 @@ def _order(
         order, notes = np.lexsort((whens, series)), ("rows were not in order of time; sorted",)
     if (twice := same & (np.diff(whens[order]).astype(np.int64) == 0)).any():
         row, column = int(order[int(twice.argmax()) + 1]), table[layout.time]
-        ids = [each.name for each in table if each.kind == "category" and each.name != layout.id]
-        several = f"; are these several series? Give {option('id', ids[0])}" if ids and layout.id is None else ""
+        name = _id_column(table, layout, whens, int(twice.sum())) if layout.id is None else None
+        several = f"; are these several series? Give {option('id', name)}" if name else ""
         reason = f"column {layout.time!r} has {column.cells[row]} twice{several or '; keep one of them'}"
         raise column.error(row, reason)
     return order, notes
+
+
+def _id_column(table: Table, layout: Layout, whens: Whens, twice: int) -> str | None:
+    """Return the column that seems to name series, because most of the rows with a time `twice` differ in it, or None.
+
+    Of numbers, only integers name series, and only if the times of many rows come again.
+    """
+    left = dict[str, int]()
+    for column in table:
+        if column.name in (layout.time, layout.target) or column.kind not in ("category", "text", "number"):
+            continue
+        names, series = groups_of(table, column.name)
+        if not 1 < len(names) <= len(table) / 2 or (column.kind == "text" and max(map(len, names)) > MAX_CATEGORY):
+            continue
+        if column.kind == "number" and (twice < len(table) / 10 or not all(map(_is_whole, names))):
+            continue
+        order = np.lexsort((whens, series))
+        same = (np.diff(series[order]) == 0) & (np.diff(whens[order]).astype(np.int64) == 0)
+        left[column.name] = int(same.sum())
+    best = min(left, key=left.__getitem__, default=None)
+    return best if best is not None and left[best] <= twice / 2 else None
+
+
+def _is_whole(text: str) -> bool:
+    return is_number(text) and float(text).is_integer()
 
 
 def _numbers(table: Table, layout: Layout) -> Values:
