@@ -222,3 +222,42 @@ def test_parquet_gives_the_same_table_as_csv(tmp_path):
     assert (found["day"].times() == same["day"].times()).all()
     np.testing.assert_array_equal(found["load"].numbers(), same["load"].numbers())
     assert found["sky"].texts() == same["sky"].texts()
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("1,102.50", "a thousands separator: remove it"),
+        ("1,102", "a thousands separator: remove it"),
+        ("$98.0", "a currency sign: remove it"),
+        ("98.0 €", "a currency sign: remove it"),
+        ("$1,102.50", "a currency sign and a thousands separator: remove them"),
+        ("-£1 102", "a currency sign and a thousands separator: remove them"),
+        ("12 %", "a percent sign: remove it"),
+        ("98,5", "a decimal comma: write a point, or separate columns by semicolons"),
+    ],
+)
+def test_what_keeps_a_cell_from_being_a_number_is_said(tmp_path, cell, said):
+    path = tmp_path / "some.csv"
+    path.write_text(f'day,load\n2026-01-01,5\n2026-01-02,"{cell}"\n')
+    with pytest.raises(DataError) as caught:
+        read_table(path)["load"].numbers()
+    assert str(caught.value).endswith(f"line 3: column 'load' must have numbers, got {cell!r}, which has {said}")
+
+
+@pytest.mark.parametrize("cell", ["many", "$", "a$5", "1,2,3 b", "5.1.2026"])
+def test_what_is_no_number_at_all_has_no_such_hint(tmp_path, cell):
+    path = tmp_path / "some.csv"
+    path.write_text(f'day,load\n2026-01-01,5\n2026-01-02,"{cell}"\n')
+    with pytest.raises(DataError, match=f"got '{re.escape(cell)}'$"):
+        read_table(path)["load"].numbers()
+
+
+def test_a_table_without_names_is_asked_for_them(tmp_path):
+    path = tmp_path / "some.csv"
+    path.write_text("2026-01-01,57.74\n2026-01-02,58\n2026-01-03,59\n")
+    with pytest.raises(DataError, match=r"2026-01-01, 57.74; does it lack the line with the names of the columns\?"):
+        read_table(path)["load"]
+    path.write_text("day,57.74\n2026-01-02,58\n2026-01-03,59\n")
+    with pytest.raises(DataError, match=r"its columns are day, 57.74$"):
+        read_table(path)["load"]

@@ -1,5 +1,6 @@
 """A column of a table: its cells, and what they are as numbers, times, texts or groups."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ MISSING = frozenset(("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "-",
 MAX_NUMBER = 1e30  # of a number: its scaled value must fit float32
 MAX_CATEGORIES = 1000
 MAX_CATEGORY = 100  # characters
+SIGNS = {"currency": "$€£¥₹", "percent": "%"}
+_SIGN = re.compile(rf"\s*[{''.join(SIGNS.values())}]\s*")
 PART = 200_000  # cells that are made Python objects at once
 
 
@@ -80,7 +83,9 @@ class Column:
         """Return the cells (rows,) as numbers, NaN where missing; raise DataError at the first that is unusable."""
         numbers, wrong = self._as_numbers
         if wrong is not None:
-            raise self.error(wrong, f"column {self.name!r} must have numbers, got {self._shown(wrong)}")
+            raise self.error(
+                wrong, f"column {self.name!r} must have numbers, got {self._shown(wrong)}{self._advice(wrong)}"
+            )
         if (large := np.abs(numbers) > MAX_NUMBER).any():
             row, bounds = int(large.argmax()), f"-{MAX_NUMBER:g} to {MAX_NUMBER:g}"
             right = f"numbers from {bounds}, or empty cells where they are missing"
@@ -107,6 +112,19 @@ class Column:
     def error(self, row: int, reason: str) -> DataError:
         """Return the error to raise about a row."""
         return DataError(self.file, reason, f"line {self.lines[row]}")
+
+    def _advice(self, row: int) -> str:
+        """Return what to do about a cell that would be a number without a sign; nothing if it would not."""
+        text = str(self.cells[row])
+        plain = _SIGN.sub("", text)
+        bare = re.sub(r"(?<=\d)[,.' \u00a0\u202f](?=\d{3}(?!\d))", "", plain)
+        if not any(is_number(each.replace(",", ".")) for each in (plain, bare)):
+            return ""
+        signs = [f"{name} sign" for name, letters in SIGNS.items() if any(letter in text for letter in letters)]
+        found = [*signs, *(["thousands separator"] if bare != plain else [])]
+        if not found and "," in plain:
+            return ", which has a decimal comma: write a point, or separate columns by semicolons"
+        return f", which has a {' and a '.join(found)}: remove {'them' if len(found) > 1 else 'it'}" if found else ""
 
     def _each(self) -> Iterator[str]:
         """Yield the cells, which are strings, without a list of all of them."""

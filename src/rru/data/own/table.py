@@ -22,6 +22,7 @@ from rru.data.own import parquet
 from rru.data.own.column import Column as Column
 from rru.data.own.column import is_number
 from rru.data.own.parquet import STRINGS, Cells
+from rru.data.own.times import is_time
 from rru.data.streams import checked_size, data_errors
 from rru.suggestions import did_you_mean
 
@@ -54,9 +55,15 @@ class Table:
     def __getitem__(self, name: str) -> Column:
         """Return a column; raise DataError, which lists all names, if there is none."""
         if name not in self.columns:
-            hint = did_you_mean(name, self.names) or f"; its columns are {listed(self.names, 20)}"
+            hint = did_you_mean(name, self.names) or f"; its columns are {listed(self.names, 20)}{self._headless}"
             raise DataError(self.path, f"has no column {name!r}{hint}")
         return self.columns[name]
+
+    @property
+    def _headless(self) -> str:
+        """A question if the names look like the values of a row."""
+        values = [name for name in self.names if is_number(name) or is_time(name)]
+        return "; does it lack the line with the names of the columns?" if len(values) > len(self.names) / 2 else ""
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns.values())
