@@ -205,6 +205,14 @@ def test_rows_are_sequences_without_an_id_and_may_be_of_different_length(tmp_pat
     assert "2 to 3 steps" in own.summary
 
 
+@pytest.mark.parametrize(("classes", "said"), [("ab", "a 20, b 20"), ("12", "class 1: 20, class 2: 20")])
+def test_counts_of_classes_that_are_numbers_are_told_from_them(tmp_path, classes, said):
+    path = tmp_path / "wide.csv"
+    rows = [f"{classes[number % 2]},{number},{number % 7}" for number in range(40)]
+    path.write_text("\n".join(["kind,t1,t2", *rows]))
+    assert f"2 classes: {said}; " in from_path(path, label="kind").summary
+
+
 def bad_inputs(folder):
     """Return file, options and what the error says."""
     files = {

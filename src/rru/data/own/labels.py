@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
+from rru.data.own.column import is_number
 from rru.data.own.data_json import LabelFacts, Statistics
 from rru.data.own.splits import copy_notes, described, slashed, stratified
 from rru.data.own.table import listed
@@ -116,7 +117,8 @@ def label_facts(
     classes = parts["train"].classes
     balance = {split: Counter(parts[split].labels) for split in SPLITS}
     total = sum(balance.values(), Counter[str]())
-    counted = listed([f"{name} {total[name]:,}" for name in classes], SHOWN)
+    named = "class {}: {:,}" if all(map(is_number, classes)) else "{} {:,}"
+    counted = listed([named.format(name, total[name]) for name in classes], SHOWN)
     left_out = sum(some.left_out for some in items.values())
     notes = [f"left out: {left_out:,} {what} without a label or content"] if left_out else []
     rare = [name for name in classes if not all(balance[split][name] for split in SPLITS)]
