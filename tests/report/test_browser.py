@@ -51,6 +51,32 @@ def test_on_a_phone_every_score_is_within_the_screen(browser, page):
     assert browser.run(outside) == 0
 
 
+BROKEN = """
+[...document.querySelectorAll('td.number, .facts dd, .ranking .behind')].filter((one) => one.checkVisibility())
+  .flatMap((one) => {
+    const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), broken = [];
+    for (let text = texts.nextNode(); text; text = texts.nextNode())
+      for (const number of text.data.matchAll(/\\d[\\d.,]*/g)) {
+        const range = document.createRange();
+        range.setStart(text, number.index);
+        range.setEnd(text, number.index + number[0].length);
+        if (range.getClientRects().length > 1) broken.push(number[0]);
+      }
+    return broken;
+  })
+"""
+
+
+@pytest.mark.parametrize("width", [320, 360, 375, 390])
+def test_on_a_narrow_phone_no_number_is_broken(browser, page, width):
+    browser.open(page, width=width, height=800, touch=True)
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert browser.run("document.querySelectorAll('td.number').length > 100")
+    assert browser.run(BROKEN) == []
+    wider = "[...document.querySelectorAll('.runs td')].filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+    assert browser.run(wider) == 0
+
+
 def test_hovering_a_mark_shows_its_numbers(browser, page):
     browser.open(page)
     browser.point_at("svg.map .mark:nth-of-type(2)")
