@@ -146,7 +146,11 @@ def test_the_demonstrations_runs_are_compared(tmp_path):
         write_run(tmp_path / "runs", preset("bach", cell, "demo"), test)
     html = page(tmp_path)
     assert "<strong>6.00</strong>" in html
-    assert "validation NLL after each epoch, a line each for RRU, nade, LSTM, nade" in html
+    assert "validation NLL after each epoch, a line each for RRU, LSTM;" in html
+    assert 'data-tip="RRU\n' in html
+    assert 'data-label="RRU"' in html
+    assert "All with output nade. " in text_of(html)
+    assert "No runs of GRU, Mogrifier LSTM." in html
 
 
 def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path):
@@ -175,6 +179,7 @@ def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path)
     said = text_of(page(tmp_path))
     assert "7.85 paper 7.72" in said
     assert "4.57 paper" not in said
+    assert "RRU, nade RRU, chain" in said
 
 
 def test_table_has_columns_for_outputs_of_a_single_task(tmp_path):

@@ -58,7 +58,10 @@ def convergence(section: Section) -> Markup | None:
         for run in point.runs
         if run.curve
     ]
-    lines = [_learning(index, name, run, section.metric.label, MARKS // len(runs)) for index, name, run in runs]
+    lines = [
+        _learning(index, section.shown(name), run, section.metric.label, MARKS // len(runs))
+        for index, name, run in runs
+    ]
     label = f"{section.heading}: validation {section.metric.label} after each epoch, {_named(section)}."
     return _chart(lines, section, "epoch", f"validation {section.metric.label}", label, cut=True)
 
@@ -87,7 +90,7 @@ def _learning(index: int, name: str, run: RunRecord, metric: str, marks: int) ->
 
 
 def _named(section: Section) -> str:
-    return f"a line each for {', '.join(section.begun)}; the numbers are in the table below"
+    return f"a line each for {', '.join(map(section.shown, section.begun))}; the numbers are in the table below"
 
 
 @dataclass(frozen=True)
@@ -218,4 +221,4 @@ def swatches(section: Section) -> dict[str, Markup]:
 
 def legend(section: Section) -> list[Markup]:
     """Return the mark and name of each line that has runs."""
-    return [Markup("{} {}").format(mark, line) for line, mark in swatches(section).items()]
+    return [Markup("{} {}").format(mark, section.shown(line)) for line, mark in swatches(section).items()]

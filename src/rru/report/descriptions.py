@@ -52,7 +52,7 @@ def facts(section: Section, point: Point) -> dict[str, str]:
     at = {AXES.get(name, name): setting(value) for name, value in point.at.items()}
     metric = section.metric.label
     return {
-        "line": point.line,
+        "line": section.shown(point.line),
         **at,
         f"test {metric}": mean(point),
         f"validation {metric}": score(point.validation, 2),

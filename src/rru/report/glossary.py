@@ -28,6 +28,8 @@ TERMS = {
     "seed": "Where the random numbers of a run begin: initial weights, order of the data, dropout. Another seed gives "
     "another result.",
     "validation": "The part of the data that chooses the best epoch. The model does not learn from it.",
+    "nade": "A joint output of music: the keys of a step are predicted one after another, each from those before it, "
+    "by a small network. Such scores do not compare with those of independent keys.",
     "preset": "A named set of settings: paper (exactly as published), cpu (minutes), smoke (seconds), and others.",
 }
 FORMS = {"seeds": "seed", "significantly": "significant", "not significantly": "not significant"}

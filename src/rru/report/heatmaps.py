@@ -53,11 +53,12 @@ def panels(section: Section) -> tuple[list[Panel], list[Markup]]:
     of_tests, of_epochs = scale(tests, section.metric.higher_is_better), scale(epochs or [0.0], False)
     drawn = []
     for line, points in section.begun.items():
+        name = section.shown(line)
         for what, value, colours in (
             (f"test {section.metric.label}", attrgetter("test"), of_tests),
             ("best epoch", attrgetter("best_epoch"), of_epochs),
         ):
-            drawn.append(Panel(line, what, _map(section, points, value, colours, f"{line}: {what}")))
+            drawn.append(Panel(name, what, _map(section, points, value, colours, f"{name}: {what}")))
     keys = [_key(of_tests, f"test {section.metric.label}", 2), _key(of_epochs, "best epoch", 0)]
     return drawn, keys
 

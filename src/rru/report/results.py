@@ -162,6 +162,17 @@ class Section:
         return {line: points for line, points in self.lines.items() if any(point.runs for point in points)}
 
     @property
+    def shared(self) -> str:
+        """What the name of every line with runs ends with if all have one joint output: `, nade`; else nothing."""
+        variant = self.points[0].config.task.variant
+        alike = variant and all(line.endswith(f", {variant}") for line in self.begun)
+        return f", {variant}" if alike else ""
+
+    def shown(self, line: str) -> str:
+        """Return the name of a line without the output that all share."""
+        return line.removesuffix(self.shared)
+
+    @property
     def progress(self) -> str:
         """What is still missing, in words."""
         points = [point for line in self.begun.values() for point in line]
@@ -175,7 +186,7 @@ class Section:
             counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
             sentences.append(f"{len(points) - len(states)} of {len(points)} settings have a result; {counts}.")
         if absent := [line for line in self.lines if line not in self.begun]:
-            sentences.append(f"No runs of {', '.join(absent)}.")
+            sentences.append(f"No runs of {', '.join(map(self.shown, absent))}.")
         return " ".join(sentences)
 
 

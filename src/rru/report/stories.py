@@ -141,7 +141,11 @@ def _result(section: Section) -> Result:
     alike = f"output {shared}" if shared == section.points[0].config.task.variant else f"all with {shared}"
     compared = [f"test {label}, {section.metric.direction} is better", *([alike] if shared else []), *_sizes(tested)]
     trial = "A few steps of a tiny model: the numbers say nothing about the cells."
-    remarks = [" · ".join(compared), trial if section.is_trial else verdict.reason, _seeds(section, tested)]
+    remarks = [
+        " · ".join(compared),
+        trial if section.is_trial else verdict.reason.replace(section.shared, ""),
+        _seeds(section, tested),
+    ]
     return Result(
         section,
         sentence(section, row),

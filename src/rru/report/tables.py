@@ -63,13 +63,14 @@ class Row:
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """A plan's table at one preset: `lines` are the names of its columns."""
+    """A plan's table at one preset: `lines` are its columns, all of whose names end with `shared`."""
 
     name: str
     preset: str
     title: str
     lines: Sequence[str]
     rows: Sequence[Row]
+    shared: str = ""
 
     @property
     def has_paper(self) -> bool:
@@ -94,7 +95,10 @@ def tables(sections: Sequence[Section]) -> list[ResultsTable]:
 def _table(name: str, sections: Sequence[Section]) -> ResultsTable:
     lines = list(dict.fromkeys(line for section in sections for line in section.lines))
     rows = [row_of(section, lines) for section in sections]
-    return ResultsTable(name, sections[0].plan.preset, sections[0].plan.title, lines, rows)
+    endings = {section.shared for section in sections}
+    shared = endings.pop() if len(endings) == 1 else ""
+    shared = shared if all(line.endswith(shared) for line in lines) else ""
+    return ResultsTable(name, sections[0].plan.preset, sections[0].plan.title, lines, rows, shared)
 
 
 def row_of(section: Section, lines: Sequence[str]) -> Row:
