@@ -23,6 +23,7 @@ FOLD = 0.2  # share of the training part that a fold is scored on
 MAX_WINDOWS = 20_000
 MAX_PRODUCTS = 100_000_000  # windows x context x horizon, to choose with
 MIN_WINDOWS = 4  # to fit to
+MIN_DEVIATION = 0.1  # of the values of a window, when calm ones count more
 
 
 class StartSeries(NamedTuple):
@@ -42,21 +43,25 @@ class LinearStart:
 
 
 class _Sample(NamedTuple):
-    """Windows: `contexts` (n, C), `targets` (n, H); where in its training part each has its origin and its end."""
+    """Windows: `contexts` (n, C), `targets` (n, H); where in its training part each has its origin and its end.
+
+    `weights` (n, 1) are larger for calm windows. They are of the values before effects of inputs are taken off, so that
+    errors with different effects compare.
+    """
 
     contexts: Array
     targets: Array
     positions: Array
     ends: Array
+    weights: Array
 
     def part(self, rows: NDArray[np.bool_]) -> "_Sample":
         return _Sample(*(array[rows] for array in self))
 
-    def centred(self, span: int) -> tuple[Array, Array, Array]:
-        """Return contexts and targets less the mean of the last `span` values; and weights: calm windows count more."""
+    def centred(self, span: int) -> tuple[Array, Array]:
+        """Return contexts and targets less the mean of the last `span` values."""
         level = self.contexts[:, -span:].mean(axis=1, keepdims=True)
-        contexts, targets = self.contexts - level, self.targets - level
-        return contexts, targets, 1 / np.maximum(contexts.std(axis=1, keepdims=True), 0.1)
+        return self.contexts - level, self.targets - level
 
 
 def fit_start(series: Sequence[StartSeries], shape: WindowShape, seasons: Sequence[int]) -> LinearStart:
@@ -68,7 +73,7 @@ def fit_start(series: Sequence[StartSeries], shape: WindowShape, seasons: Sequen
     seasons = [season for season in seasons if 1 < season <= shape.context]
     best = (np.inf, 1, _base_map(BASES[0], 1, shape), np.inf, np.zeros(shape.known))
     most = max(MAX_PRODUCTS // (shape.context * shape.horizon), 500)
-    for effects in _effects(series, [1, *seasons] if shape.known else []):
+    for effects in _effects(series, [0, 1, *seasons] if shape.known else []):
         sample = _sample(series, effects, shape, most)
         for span in (1, *seasons):
             error, base, strength = _choose(sample, span, shape, seasons)
@@ -84,16 +89,21 @@ def fit_start(series: Sequence[StartSeries], shape: WindowShape, seasons: Sequen
 
 
 def _effects(series: Sequence[StartSeries], lags: Sequence[int]) -> Iterator[Array]:
-    """Yield candidates for the effects (k,) of inputs: none, and those on the differences over each lag."""
+    """Yield candidates for the effects (k,) of inputs: none, and those on differences over each lag; 0 is the mean."""
     size = series[0].known.shape[1]
     yield np.zeros(size)
     for lag in dict.fromkeys(lags):
-        pairs = [(each.values[lag:] - each.values[:-lag], each.known[lag:] - each.known[:-lag]) for each in series]
+        pairs = [(_differences(each.values, lag), _differences(each.known, lag)) for each in series]
         inputs = np.concatenate([known for _, known in pairs]).astype(np.float64)
         if len(inputs) > 2 * size:
             gram = inputs.T @ inputs
             ridge = np.eye(size) * (1e-3 * np.trace(gram) / size + 1e-12)
             yield np.linalg.solve(gram + ridge, inputs.T @ np.concatenate([values for values, _ in pairs]))
+
+
+def _differences(values: NDArray[np.floating], lag: int) -> NDArray[np.floating]:
+    """Return the differences of values (T, ...) over a lag; from their mean, if it is 0."""
+    return values[lag:] - values[:-lag] if lag else values - values.mean(axis=0)
 
 
 def _sample(series: Sequence[StartSeries], effects: Array, shape: WindowShape, most: int) -> _Sample:
@@ -102,15 +112,18 @@ def _sample(series: Sequence[StartSeries], effects: Array, shape: WindowShape, m
     chosen = np.unique(np.linspace(0, max(counts.sum() - 1, 0), min(most, int(counts.sum()))).astype(np.int64))
     first = np.cumsum(counts) - counts
     owners = np.searchsorted(np.cumsum(counts), chosen, side="right")
-    parts: list[tuple[Array, Array, Array, Array]] = []
+    parts: list[_Sample] = []
     for number in np.unique(owners).tolist():
-        origins = chosen[owners == number] - first[number] + 1
-        values = series[number].values - series[number].known @ effects
-        contexts = values[np.maximum(origins[:, None] + np.arange(1 - shape.context, 1), 0)]
+        origins, count = chosen[owners == number] - first[number] + 1, counts[number]
+        known_values, known = series[number]
+        values = known_values - known @ effects
+        before = np.maximum(origins[:, None] + np.arange(1 - shape.context, 1), 0)
         targets = values[origins[:, None] + np.arange(1, shape.horizon + 1)]
-        parts.append((contexts, targets, origins / counts[number], (origins + shape.horizon) / counts[number]))
+        weights = 1 / np.maximum(known_values[before].std(axis=1, keepdims=True), MIN_DEVIATION)
+        parts.append(_Sample(values[before], targets, origins / count, (origins + shape.horizon) / count, weights))
     if not parts:
-        return _Sample(np.empty((0, shape.context)), np.empty((0, shape.horizon)), np.empty(0), np.empty(0))
+        sizes = (shape.context, shape.horizon, None, None, 1)
+        return _Sample(*(np.empty(0 if size is None else (0, size)) for size in sizes))
     return _Sample(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -132,14 +145,14 @@ def _choose(sample: _Sample, span: int, shape: WindowShape, seasons: Sequence[in
 
 def _errors(early: _Sample, late: _Sample, span: int, bases: Sequence[Array]) -> Array:
     """Return the errors on late windows of each simple forecast, as it is and fitted to the early ones."""
-    contexts, targets, weights = late.centred(span)
+    contexts, targets = late.centred(span)
     fits = _Fits(early, span) if len(early.positions) >= MIN_WINDOWS else None
     errors = np.full((len(bases), len(STRENGTHS) + 1), np.inf)
     for row, base in enumerate(bases):
-        errors[row, 0] = (np.abs(targets - contexts @ base.T) * weights).mean()
+        errors[row, 0] = (np.abs(targets - contexts @ base.T) * late.weights).mean()
     for column, strength in enumerate(STRENGTHS if fits else (), start=1):
         for row, forecast in enumerate(fits.maps(bases, strength) if fits else ()):
-            errors[row, column] = (np.abs(targets - contexts @ forecast.T) * weights).mean()
+            errors[row, column] = (np.abs(targets - contexts @ forecast.T) * late.weights).mean()
     return errors
 
 
@@ -147,8 +160,7 @@ class _Fits:
     """Ridge regressions on the same windows."""
 
     def __init__(self, sample: _Sample, span: int) -> None:
-        contexts, targets, weights = sample.centred(span)
-        contexts, targets = contexts * weights, targets * weights
+        contexts, targets = (array * sample.weights for array in sample.centred(span))
         self._gram, self._products = contexts.T @ contexts, contexts.T @ targets
         self._variance = np.trace(self._gram) / len(self._gram) + 1e-12
 
