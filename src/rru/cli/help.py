@@ -15,36 +15,29 @@ OPTIONS, COMMANDS = "Options", "Commands"
 MAX_NAMES = 30  # characters of an option and its value beside which its help begins
 
 
-class HelpfulCommand(typer.core.TyperCommand):
-    """A command whose help begins with examples, as do its errors about a missing argument."""
+class _Helpful:
+    """Help that begins with examples, as do errors about a missing argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; raise errors that say what to type."""
         try:
-            return super().parse_args(ctx, args)
+            parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except Exception as error:
             _advise(self, ctx, error)
             raise
+        return parsed
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
         print_help(self, ctx)
 
 
-class HelpfulGroup(typer.core.TyperGroup):
+class HelpfulCommand(_Helpful, typer.core.TyperCommand):
+    """A command whose help begins with examples."""
+
+
+class HelpfulGroup(_Helpful, typer.core.TyperGroup):
     """A group of commands whose help begins with examples."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments; raise errors that say what to type."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            _advise(self, ctx, error)
-            raise
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        print_help(self, ctx)
 
 
 def _advise(command: Any, ctx: Any, error: Exception) -> None:
