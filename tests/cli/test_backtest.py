@@ -40,12 +40,13 @@ def test_from_training_to_errors(command, tmp_path):
     assert len(rows) == 4
     assert [float(value) for _, value in rows] == sorted(float(value) for _, value in rows)
     assert re.search(r"^MASE by step +1 +2 +3 +4$", said, re.MULTILINE)
-    assert "forecasts and scores: backtest.csv, backtest-scores.csv" in said
+    assert "forecasts and scores: backtest-energy.csv, backtest-energy-scores.csv" in said
     assert "Next: rru forecast " in said
-    assert len((tmp_path / "backtest.csv").read_text().splitlines()) == 1 + 3 * 4
-    assert "backtest.csv exists; choose another name, or overwrite it with --force" in command(
-        "backtest", "latest", code=2
-    )
+    assert len((tmp_path / "backtest-energy.csv").read_text().splitlines()) == 1 + 3 * 4
+    assert "3 forecasts say little; --stride 1 makes one from every step" in said
+    assert "scores: backtest-energy-2.csv, backtest-energy-2-scores.csv" in command("backtest", "latest")
+    exists = command("backtest", "latest", "-o", "backtest-energy.csv", code=2)
+    assert "backtest-energy.csv exists; choose another name, or overwrite it with --force" in exists
     write(tmp_path / "grown.csv", 128)
     said = command("backtest", "latest", "--data", "grown.csv", "-o", "later.csv")
     assert "2 forecasts of 4 steps of 'load' from 2026-04-30 to 2026-05-04: grown.csv" in said

@@ -14,10 +14,13 @@ from rru.cli.places import with_run
 from rru.inference import backtest_scores
 from rru.inference.backtest_scores import LABELS, Scores, table_rows
 from rru.inference.forecasting import shown_times
+from rru.inference.output import unused_paths
 from rru.report.formatting import counted
 
-TABLE = Path("backtest.csv")
 SHOWN_STEPS, SHOWN_SERIES = 6, 3
+SUFFIXES = (".csv", "-scores.csv")
+CLEARLY = 0.98  # times the error of the model: a simple forecast with more is about as good
+FEW = 20  # forecasts
 
 
 @with_run
@@ -37,7 +40,12 @@ def backtest(
     stride: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Steps between two origins. Default: the horizon.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")] = TABLE,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The CSV file to write. Default: backtest-TASK.csv, -2, -3, ..."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Forecast from times in the past with a model trained on series, and compare with what came true.
@@ -51,6 +59,8 @@ def backtest(
     """
     with plain_errors():
         trained = loaded(folder)
+        if output is None:
+            (output,) = unused_paths(f"backtest-{trained.task}", SUFFIXES, force=force)
         backtest_scores.places(output, force=force)
         made = inference.backtest(trained, data, horizon=horizon, origins=origins, stride=stride)
         files = made.save(output, force=force)
@@ -72,8 +82,12 @@ def show(made: inference.Backtest) -> None:
     if len(made.series) > 1:
         line(_series({name: each[made.model]["mase"] for name, each in made.by_series().items()}, made.model))
     best = next(iter(scores))
-    if best != made.model:
+    if best != made.model and scores[best]["mase"] < CLEARLY * scores[made.model]["mase"]:
         warn(f"{best} is better than {made.model} here: use it, or train longer")
+    if len(made.windows) < FEW:
+        line(
+            f"{len(made.windows)} forecasts say little; --stride 1 makes one from every step, as the test score has it"
+        )
 
 
 def _forecasts(made: inference.Backtest) -> str:

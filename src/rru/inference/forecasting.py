@@ -38,7 +38,7 @@ HEAD = ("forecast", "low_80", "high_80", "low_95", "high_95")
 ORDER = (2, 1, 3, 0, 4)  # of the quantiles in HEAD
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Forecast:
     """The forecast of one series.
 
