@@ -65,6 +65,12 @@ def test_a_forecast_goes_on_where_the_file_ends(trained, tmp_path):
     assert one.quantiles[:, 2] == pytest.approx(truth, abs=1.5)
 
 
+def test_forecasts_can_be_compared_without_an_error_about_arrays(trained, tmp_path):
+    (one,) = inference.forecast(trained(), write(tmp_path, rows(30, 90)))
+    assert one in [one]
+    assert one not in inference.forecast(trained(), write(tmp_path, rows(30, 90)))
+
+
 def test_table_and_picture(trained, tmp_path):
     files = places(tmp_path / "forecast.csv", force=False)
     write_forecasts(inference.forecast(trained(), write(tmp_path, rows(0, 60))), files)

@@ -190,6 +190,10 @@ class TestPrompts:
 
 
 class TestMidi:
+    def test_a_file_that_is_not_there(self, tmp_path):
+        with pytest.raises(DataError, match=r"piano\.mid: does not exist$"):
+            read_midi(tmp_path / "piano.mid", 1)
+
     def test_written_piece_reads_back(self, trained, opening, tmp_path):
         piece = compose(trained, opening, 64, seed=3)
         write_midi(piece, tmp_path / "a.mid")

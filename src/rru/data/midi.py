@@ -65,6 +65,8 @@ def read_midi(path: Path | str, steps_per_beat: int, *, gaps: bool = False) -> R
 
     **Raises:** `DataError` if the file cannot be read, is too long or has no notes on the keyboard.
     """
+    if not Path(path).exists():
+        raise DataError(path, "does not exist")
     roll = roll_of(notes_in(read_file(Path(path), FILE_LIMIT), path), steps_per_beat, path)
     return roll if gaps else roll[roll.any(axis=1)]
 
