@@ -4,25 +4,14 @@ import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-from rru.cli.commands import app
 
 DAYS = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch):
-    """Run a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RRU_CACHE_DIR", str(tmp_path / "cache"))
-
-    def run(*arguments, code=0):
-        ran = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        assert ran.exit_code == code, (ran.output, ran.exception)
-        return " ".join(ran.output.split())
-
-    return run
+def command(command):
+    """Run a command in an empty folder, and return what it prints as one line."""
+    return lambda *arguments, **options: " ".join(command(*arguments, **options).split())
 
 
 def write(path, end=120):
