@@ -6,8 +6,9 @@ import torch
 
 from rru import tasks
 from rru.data import from_csv
+from rru.tasks.calibration import TRUSTS
 from rru.tasks.forecaster import MEDIAN
-from rru.tasks.series import TRUSTS, SeriesTask, trimmed_mean
+from rru.tasks.series import SeriesTask, trimmed_mean
 
 
 @pytest.fixture(autouse=True)
@@ -202,6 +203,23 @@ def calibrated(tmp_path, values, learned):
     return some, model
 
 
+def several(tmp_path, *, calm_in_test=False, **options):
+    """Return a task of a calm series, a wild one and one of nine steps, and a model that takes all for equally wild."""
+    sizes = np.where(np.arange(1000) < (900 if calm_in_test else 1000), 3.0, 0.3)
+    values = {"calm": noise(1000, 1), "wild": noise(1000, 2) * sizes, "x": noise(9, 3)}
+    rows = [(name, value) for name, each in values.items() for value in (100 + each).round(4)]
+    table = {"id": [name for name, _ in rows], "load": [value for _, value in rows]}
+    some = task(tmp_path, table, season=1, id="id", **options)
+    return some, some.model("rru", {}, 3000)
+
+
+def coverage_by_series(some, model):
+    places = np.concatenate(list(some.evaluated("test")))
+    with tasks.evaluating(model):
+        inside = some.measured(model, places)["coverage_80"]
+    return [inside[places[:, 0] == number].mean() for number in np.unique(places[:, 0])]
+
+
 def noise(count=2000, seed=0):
     return np.round(np.random.default_rng(seed).normal(size=count), 4)
 
@@ -265,6 +283,33 @@ class TestCalibration:
             model.widening.fill_(1.0)
             losses[trust] = some.evaluate(model, "valid")["loss"]
         assert losses[chosen] == min(losses.values())
+
+    def test_wild_series_get_wider_intervals_than_calm_ones(self, tmp_path):
+        some, model = several(tmp_path)
+        some.calibrate(model)
+        calm, wild, short = model.widths.tolist()
+        assert calm < 0.8 < 1.2 < wild
+        assert short == 1  # none of its values is in the validation part
+        model.widths.fill_(1.0)
+        before = coverage_by_series(some, model)
+        some.calibrate(model)
+        after = coverage_by_series(some, model)
+        assert abs(after[0] - 80) < abs(before[0] - 80)
+        assert abs(after[1] - 80) < abs(before[1] - 80)
+
+    def test_forecasts_of_other_series_are_as_wide_as_those_of_all(self, tmp_path):
+        _, model = several(tmp_path)
+        model.widths.copy_(torch.tensor([0.5, 2.0, 1.0]))
+        quantiles = torch.tensor([1.0, 2, 4, 5, 7]).expand(4, 3, 5)
+        widened = model.widened(quantiles, np.array([1, -1, 0]))
+        assert widened[0].tolist() == [[-2, 0, 4, 6, 10], [1, 2, 4, 5, 7], [2.5, 3, 4, 4.5, 5.5]]
+
+    def test_on_everything_widths_of_series_follow_the_test_part_too(self, tmp_path):
+        some, model = several(tmp_path, calm_in_test=True)
+        some.calibrate(model)
+        whole, again = several(tmp_path, calm_in_test=True, everything=True)
+        whole.inherit(again, model.state_dict())
+        assert 1 < again.widths[1] < model.widths[1]
 
     def test_on_everything_trust_and_widths_are_those_found_before(self, tmp_path):
         before, model = calibrated(tmp_path, noise(400), 1.0)

@@ -123,6 +123,7 @@ class Series:
     - `lengths`: (S,), the steps of each series.
     - `splits`: (S, 2), where validation and test begin in each.
     - `facts`: layout, horizon, season, base and the scaling of each series.
+    - `numbers`: (S,), their places among the series that a model was trained on, -1 for others. Default: in this order.
     """
 
     values: NDArray[np.float64]
@@ -131,6 +132,7 @@ class Series:
     lengths: NDArray[np.int64]
     splits: NDArray[np.int64]
     facts: "SeriesFacts"
+    numbers: NDArray[np.int64] | None = None
 
 
 Loaded = Music | Text | Reviews | Images | Sequences | Series

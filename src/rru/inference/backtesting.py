@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rru.data.errors import DataError
-from rru.data.own.data_json import MAX_WINDOW, SeriesFacts
+from rru.data.own.data_json import SeriesFacts
 from rru.data.own.scaling import LAST, SEASONAL
 from rru.data.spelling import option
 from rru.inference import classical
 from rru.inference.backtest_scores import Backtest, Window
-from rru.inference.forecasting import BATCH
+from rru.inference.forecasting import check_window, quantiles_of
 from rru.inference.held_out import Ground, Unseen, ground_of
 from rru.kinds.sources import Source
-from rru.tasks import Recurrent, SeriesPart, StepwiseWindows, Windows
-from rru.training import RunError
+from rru.tasks import SeriesPart, StepwiseWindows, Windows
 from rru.training.denormals import denormals_flushed
 
 if TYPE_CHECKING:
@@ -62,8 +60,7 @@ def backtest(
     for name, value in (("origins", origins), ("stride", stride)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    if (window := trained.config.task.context + facts.horizon) > MAX_WINDOW:
-        raise RunError(f"{trained.path}: context and horizon must be at most {MAX_WINDOW} steps, are {window}")
+    check_window(trained, facts)
     ground = ground_of(trained, data, horizon)
     places = _places(ground, horizon, origins, stride)
     with denormals_flushed():  # as in training
@@ -119,7 +116,7 @@ def _compared(
         for number, (series, origin) in enumerate(places.tolist())
     ]
     name = CELLS.get(trained.config.model.cell, trained.config.model.cell)
-    quantiles = _forecasts(trained, ground.model, windows, places)[:, :horizon]
+    quantiles = quantiles_of(trained, ground.model, windows, places)[:, :horizon]
     simple = {LAST_VALUE: windows.simple(LAST, *places.T)[:, :horizon]}
     if facts.season > 1:
         simple[SEASONAL_NAIVE] = windows.simple(SEASONAL, *places.T)[:, :horizon]
@@ -139,26 +136,12 @@ def _compared(
 def _part(each: Unseen, facts: SeriesFacts, first: int) -> SeriesPart:
     """Return a series as windows need it; a new one is scaled by its values up to its first origin."""
     inputs = np.concatenate([each.inputs, np.repeat(each.inputs[-1:], facts.horizon, axis=0)])  # only if shortened
-    return SeriesPart(each.values, each.observed, inputs, facts.scaling(each.name, each.values[: first + 1]))
+    scaling = facts.scaling(each.name, each.values[: first + 1])
+    return SeriesPart(each.values, each.observed, inputs, scaling, facts.number(each.name))
 
 
 def _window(each: Unseen, origin: int, actual: NDArray[np.float64], naive: float) -> Window:
     return Window(each.name, origin, each.times(origin, origin + 1 + len(actual)), actual, naive)
-
-
-def _forecasts(trained: Trained, model: Recurrent, windows: Windows, places: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the quantiles (W, H, 5) of the model from places (W, 2)."""
-    many, found = max(min(BATCH, MAX_WINDOW // (windows.context + windows.horizon)), 1), list[NDArray[np.float64]]()
-    for start in range(0, len(places), many):
-        series, origins = places[start : start + many].T
-        features = torch.from_numpy(windows.features(series, origins))  # (T + H, B, m)
-        with torch.no_grad():
-            outputs = trained.checked(model(features, skip=windows.skip)[0])  # (H, B, Q)
-        found.append(windows.forecasts(series, origins, outputs.double().numpy()).transpose(1, 0, 2))
-    quantiles = np.concatenate(found)
-    if not np.isfinite(quantiles).all():
-        raise RunError(f"{trained.path}: its forecasts are not finite; it cannot be used on these series")
-    return quantiles
 
 
 def _drift(windows: Windows, places: NDArray[np.int64], horizon: int) -> NDArray[np.float64]:

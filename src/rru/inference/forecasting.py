@@ -26,13 +26,13 @@ from rru.inference import notebook
 from rru.inference.fans import picture
 from rru.inference.output import check_free, write_files
 from rru.kinds.sources import Source
-from rru.tasks import QUANTILES, SeriesPart, StepwiseWindows, Windows
+from rru.tasks import QUANTILES, Forecaster, Recurrent, SeriesPart, StepwiseWindows, Windows
 from rru.training import RunError
 
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
 
-BATCH = 256  # series at once
+BATCH = 256  # windows at once
 SHOWN = 5  # steps
 HEAD = ("forecast", "low_80", "high_80", "low_95", "high_95")
 ORDER = (2, 1, 3, 0, 4)  # of the quantiles in HEAD
@@ -118,16 +118,17 @@ def forecast(trained: Trained, data: Source = None, horizon: int | None = None) 
     if horizon is not None and not 1 <= horizon <= facts.horizon:
         raise ValueError(f"horizon must be from 1 to {facts.horizon}, as in training; got {horizon}")
     data = trained_on if data is None else data
+    check_window(trained, facts)
+    table = table_of(data, facts.layout)
+    all_series = [series.with_future(facts.horizon, table.path) for series in read_series(table, facts.layout).values()]
+    return Forecasts(each.shortened(horizon) for each in _forecast(trained, all_series, facts))
+
+
+def check_window(trained: Trained, facts: SeriesFacts) -> None:
+    """Raise RunError if the windows of a model are too long to be computed."""
     window = trained.config.task.context + facts.horizon
     if window > MAX_WINDOW:
         raise RunError(f"{trained.path}: context and horizon must be at most {MAX_WINDOW} steps, are {window}")
-    table = table_of(data, facts.layout)
-    all_series = [series.with_future(facts.horizon, table.path) for series in read_series(table, facts.layout).values()]
-    forecasts: list[Forecast] = []
-    many = max(min(BATCH, MAX_WINDOW // window), 1)
-    for start in range(0, len(all_series), many):
-        forecasts += _forecast(trained, all_series[start : start + many], facts)
-    return Forecasts(each.shortened(horizon) for each in forecasts)
 
 
 def table_of(data: Source, layout: Layout) -> Table:
@@ -143,7 +144,7 @@ def table_of(data: Source, layout: Layout) -> Table:
     return table_from(data, index=layout.time or "time")
 
 
-def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFacts) -> list[Forecast]:
+def _forecast(trained: Trained, all_series: Sequence[RegularSeries], facts: SeriesFacts) -> list[Forecast]:
     layout = facts.layout
     parts = [
         SeriesPart(
@@ -151,24 +152,39 @@ def _forecast(trained: Trained, some: Sequence[RegularSeries], facts: SeriesFact
             series.observed,
             layout.standardized(series.inputs),
             facts.scaling(series.name, series.values),
+            facts.number(series.name),
         )
-        for series in some
+        for series in all_series
     ]
     window_class = StepwiseWindows if facts.base else Windows  # models of version 0.2 start from a simple forecast
     windows = window_class(parts, facts, trained.config.task.context)
-    places = np.arange(len(some)), np.array([len(series.values) - 1 for series in some])
-    features = torch.from_numpy(windows.features(*places))  # (T + H, B, m)
-    with torch.no_grad():
-        outputs = trained.checked(trained.model(features, skip=windows.skip)[0])  # (H, B, Q)
-    quantiles = windows.forecasts(*places, outputs.double().numpy())
+    places = np.array([(number, len(series.values) - 1) for number, series in enumerate(all_series)])
+    quantiles = quantiles_of(trained, trained.model, windows, places)
+    history = [np.where(series.observed, series.values, np.nan) for series in all_series]
+    times = [series.times(0, len(series.values) + windows.horizon) for series in all_series]
+    return [
+        Forecast(series.name, layout.target, history[number], quantiles[number], times[number])
+        for number, series in enumerate(all_series)
+    ]
+
+
+def quantiles_of(
+    trained: Trained, model: Recurrent, windows: Windows, places: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the quantiles (W, H, 5) of a model for windows at places (W, 2); raise RunError if one is not finite."""
+    many, found = max(min(BATCH, MAX_WINDOW // (windows.context + windows.horizon)), 1), list[NDArray[np.float64]]()
+    for start in range(0, len(places), many):
+        series, origins = places[start : start + many].T
+        features = torch.from_numpy(windows.features(series, origins))  # (T + H, B, m)
+        with torch.no_grad():
+            outputs = trained.checked(model(features, skip=windows.skip)[0])  # (H, B, Q)
+            if isinstance(model, Forecaster):
+                outputs = model.widened(outputs, windows.numbers[series])
+        found.append(windows.forecasts(series, origins, outputs.double().numpy()).transpose(1, 0, 2))
+    quantiles = np.concatenate(found)
     if not np.isfinite(quantiles).all():
         raise RunError(f"{trained.path}: its forecasts are not finite; it cannot be used on these series")
-    history = [np.where(series.observed, series.values, np.nan) for series in some]
-    times = [series.times(0, len(series.values) + windows.horizon) for series in some]
-    return [
-        Forecast(series.name, layout.target, history[number], quantiles[:, number], times[number])
-        for number, series in enumerate(some)
-    ]
+    return quantiles
 
 
 def places(path: Path, *, force: bool) -> tuple[Path, Path]:

@@ -137,6 +137,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
         np.array([len(each.values) for each in all_series], np.int64),
         np.array([(start, start) for start in starts], np.int64),
         replace(facts, series={each.name: facts.scaling(each.name, each.values) for each in all_series}),
+        np.array([facts.number(each.name) for each in all_series], np.int64),
     )
 
 

@@ -3,8 +3,10 @@
 import copy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rru.nn import Layer
@@ -31,6 +33,7 @@ class WindowShape:
     - `patch`: steps of the context that the layers read at once; divides `context`.
     - `season`: steps after which a pattern repeats.
     - `past`, `known`: the number of inputs that are not known in advance, and that are.
+    - `series`: the number of series that the model is trained on.
     """
 
     context: int
@@ -39,6 +42,7 @@ class WindowShape:
     season: int
     past: int = 0
     known: int = 0
+    series: int = 1
 
     @property
     def step_features(self) -> int:
@@ -60,8 +64,8 @@ class Forecaster(Recurrent):
     untrained model forecasts as it does. Effects of inputs that are known in advance are taken off the values first,
     and added to the forecasts.
 
-    Outside training, the correction counts `trust` times, and intervals are `widening` times as wide as learned; see
-    `SeriesTask.calibrate`.
+    Outside training, the correction counts `trust` times, and intervals are `widening` times as wide as learned;
+    `widened` multiplies that by the width of each series. See `rru.tasks.calibration`.
 
     **Shapes:** C = context, H = horizon, Q = quantiles.
     """
@@ -71,6 +75,7 @@ class Forecaster(Recurrent):
     effects: Tensor  # (known,), of the inputs that are known in advance
     trust: Tensor  # ()
     widening: Tensor  # (2,), of the 80 % and 95 % intervals
+    widths: Tensor  # (S,), of the intervals of each series relative to those of all
 
     def __init__(self, layers: Layer, architecture: Architecture) -> None:
         super().__init__(layers, architecture)
@@ -83,6 +88,7 @@ class Forecaster(Recurrent):
         self.register_buffer("effects", torch.zeros(shape.known))
         self.register_buffer("trust", torch.ones(()))
         self.register_buffer("widening", torch.ones(2))
+        self.register_buffer("widths", torch.ones(shape.series))
         if shape.known:
             self.known_units = nn.Linear(layers.output_size + shape.known, KNOWN_UNITS)
             self.known_head = nn.Linear(KNOWN_UNITS, len(QUANTILES))
@@ -107,6 +113,15 @@ class Forecaster(Recurrent):
         widening = torch.ones_like(self.widening) if self.training else self.widening
         median = start + (correction if self.training else self.trust * correction)
         return ordered(median, distances, widening), last
+
+    def widened(self, quantiles: Tensor, numbers: NDArray[np.int64]) -> Tensor:
+        """Return quantiles (H, B, Q) with intervals as wide as their series need them.
+
+        **Arguments:** `numbers`: (B,), the places of the series among those trained on; -1 is any other.
+        """
+        widths = torch.cat([self.widths, self.widths.new_ones(1)])[torch.from_numpy(numbers)]  # the last is that of -1
+        median = quantiles[..., MEDIAN, None]
+        return median + (quantiles - median) * widths[:, None]
 
     def parts(self, inputs: Tensor, state: LayerState = None) -> tuple[Tensor, Tensor, Tensor, LayerState]:
         """Return the linear forecast (H, B), the correction (H, B), raw distances (H, B, 4), and the final state."""

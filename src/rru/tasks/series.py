@@ -1,6 +1,6 @@
 """Forecasting: predict the next steps of a series, with intervals."""
 
-import math
+import copy
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -13,23 +13,22 @@ from rru.data import SPLITS, Facts, Series
 from rru.data.own.data_json import SeriesFacts
 from rru.data.own.scaling import seasonal_difference
 from rru.tasks import stepwise
-from rru.tasks.accuracy import INTERVALS, Means, errors, measures, trimmed_mean
+from rru.tasks.accuracy import Means, errors, measures, trimmed_mean
 from rru.tasks.batches import Batch, Batches, groups, spaced
-from rru.tasks.forecaster import MEDIAN, QUANTILES, Ensemble, Forecaster, WindowShape, ordered, pinball, variability
+from rru.tasks.calibration import calibrate, widths_of_series
+from rru.tasks.forecaster import QUANTILES, Ensemble, Forecaster, WindowShape, pinball, variability
 from rru.tasks.linear_start import LinearStart, StartSeries, fit_start
 from rru.tasks.metrics import MASE
 from rru.tasks.models import Architecture, LayerState, Options, Recurrent, device_of
 from rru.tasks.series_details import BASELINES, details
 from rru.tasks.settings import SeriesSettings, TaskSettings
-from rru.tasks.task import Task
+from rru.tasks.task import Task, evaluating
 from rru.tasks.windows import SeriesPart, Windows
 
 DRAWN = 12_800  # windows in an epoch, at most, unless `limit` says otherwise
 EVALUATED = 2000  # windows of a split, evenly spaced
 EVALUATION_BATCH = 256
 CALM = 0.25  # windows count in the loss by their variability to the power of minus this
-MIN_WIDTH = 1e-9  # of an interval that is to be widened
-TRUSTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # how much of its correction a model may be left
 
 
 class SeriesTask(Task):
@@ -64,7 +63,8 @@ class SeriesTask(Task):
         self.architecture = self.architecture_of(settings, series.facts, None)
         ends = np.cumsum(series.lengths)[:-1]
         arrays = (np.split(array, ends) for array in (series.values, series.observed, series.inputs))
-        parts = [SeriesPart(*each) for each in zip(*arrays, series.facts.series.values(), strict=True)]
+        numbers = range(len(ends) + 1) if series.numbers is None else series.numbers.tolist()
+        parts = [SeriesPart(*each) for each in zip(*arrays, series.facts.series.values(), numbers, strict=True)]
         self.windows = Windows(parts, series.facts, settings.context)
         self._limits = {split: settings.limited(DRAWN if split == "train" else EVALUATED, split) for split in SPLITS}
         self._series = series
@@ -83,7 +83,7 @@ class SeriesTask(Task):
             return stepwise.architecture(facts)
         past = facts.layout.past_size
         sizes = (settings.context, facts.horizon, settings.patch, facts.season, past, facts.layout.size - past)
-        window = WindowShape(*sizes)
+        window = WindowShape(*sizes, series=len(facts.series))
         outputs = facts.horizon * len(QUANTILES)
         model_class = Forecaster if settings.ensemble == 1 else Ensemble
         return Architecture(
@@ -164,6 +164,13 @@ class SeriesTask(Task):
         return (losses * weights).where(there, 0).sum() / there.sum().clamp(min=1), None
 
     def inherit(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Take over trust and widening; widths of series follow the test part too, which `weights` have not seen."""
+        assert isinstance(model, Forecaster)
+        scored = copy.deepcopy(model)
+        scored.load_state_dict(weights)
+        scored.widths.fill_(1.0)
+        with evaluating(scored):
+            model.widths.copy_(widths_of_series(self, scored, ("valid", "test")))
         for name in ("trust", "widening"):
             getattr(model, name).copy_(weights[name])
 
@@ -171,61 +178,22 @@ class SeriesTask(Task):
         return self.everything or scores["loss"] < best["loss"]
 
     def _calibrate(self, model: nn.Module) -> None:
-        """Set how much of the correction to trust, and how much wider than learned the intervals are.
-
-        The trust is the one with the least loss on the validation part. With none of it, the model is the linear
-        forecast that it started from. The widths are found by split conformal prediction: a value's score is its
-        distance from the median, in widths of the interval on that side; an interval is widened to the quantile of the
-        scores at its share. It must hold its share of the validation part, which the weights were not fitted to, and
-        of the training part, since the validation part of a short series may happen to be calm.
-        """
         assert isinstance(model, Forecaster)
-        if self.everything:
-            return
-        model.widening.fill_(1.0)
-        losses = [self._trimmed(model, trust) for trust in TRUSTS]
-        model.trust.fill_(TRUSTS[int(np.argmin(losses))])
-        model.widening.copy_(torch.maximum(*(self._widening(model, split) for split in ("valid", "train"))))
+        if not self.everything:
+            calibrate(self, model)
 
-    def _trimmed(self, model: Forecaster, trust: float) -> float:
-        """Return the loss on the validation part if the correction counts `trust` times."""
-        losses, series = [], []
-        for places in self.evaluated("valid"):
-            batch = self._batch(places).to(device_of(model))
-            start, correction, distances, _ = model.parts(batch.inputs)
-            quantiles = ordered(start + trust * correction, distances, model.widening)
-            losses.append(self._window_losses(quantiles, batch.targets, places))
-            series.append(places[:, 0])
-        return trimmed_mean(np.concatenate(losses), np.concatenate(series))
-
-    def _window_losses(self, quantiles: Tensor, targets: Tensor, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def window_losses(self, quantiles: Tensor, targets: Tensor, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the mean pinball loss (B,) of windows, in mean absolute seasonal differences of their series."""
         there = ~targets.isnan()
         losses = pinball(quantiles, targets.nan_to_num().to(quantiles.dtype)).mean(-1).where(there, 0)
         means = (losses.sum(0) / there.sum(0).clamp(min=1)).double().cpu().numpy()
         return np.asarray(means / self._differences[places[:, 0]])
 
-    def _widening(self, model: nn.Module, split: str) -> Tensor:
-        """Return the quantiles (2,) of the scores of a split."""
-        scores = torch.cat([self._interval_scores(model, places) for places in self.evaluated(split)])  # (n, 2)
-        steps = self.windows.steps_ahead(*self._windows_of(split).T)
-        count = len(np.unique(steps[self.windows.observed[steps]]))  # overlapping windows do not make more values
-        levels = [min(math.ceil((count + 1) * share / 100) / count, 1.0) for share in INTERVALS]
-        widenings = [
-            np.quantile(column, level, method="higher") for column, level in zip(scores.T.cpu(), levels, strict=True)
-        ]
-        return scores.new_tensor(widenings)
-
-    def _interval_scores(self, model: nn.Module, places: NDArray[np.int64]) -> Tensor:
-        """Return the scores (n, 2) of the known values in windows, for both intervals."""
-        quantiles, targets = self._outputs(model, places)
-        median = quantiles[..., MEDIAN]
-        scores = []
-        for low, high in INTERVALS.values():
-            widths = (median - quantiles[..., low], quantiles[..., high] - median)
-            below, above = (width.clamp(min=MIN_WIDTH) for width in widths)
-            scores.append(torch.maximum((median - targets) / below, (targets - median) / above))
-        return torch.stack(scores, dim=-1)[~targets.isnan()]
+    def known_steps(self, split: str) -> NDArray[np.int64]:
+        """Return how many known steps (S,) of each series are forecast in the windows of a split."""
+        steps = np.unique(self.windows.steps_ahead(*self._windows_of(split).T))
+        series = np.searchsorted(self.windows.starts, steps[self.windows.observed[steps]], side="right") - 1
+        return np.bincount(series, minlength=len(self.windows.starts))
 
     def evaluated(self, split: str) -> Iterator[NDArray[np.int64]]:
         """Yield the windows of a split, at most `EVALUATED`, a batch at a time."""
@@ -233,14 +201,21 @@ class SeriesTask(Task):
         for start in range(0, len(places), EVALUATION_BATCH):
             yield places[start : start + EVALUATION_BATCH]
 
-    def _outputs(self, model: nn.Module, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def outputs(self, model: nn.Module, places: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Return the quantiles (H, B, Q) that the model outputs for windows, and the targets (H, B)."""
-        batch = self._batch(places).to(device_of(model))
-        return model(batch.inputs)[0], batch.targets
+        batch = self.batch(places, model)
+        quantiles = model(batch.inputs)[0]
+        if isinstance(model, Forecaster):
+            quantiles = model.widened(quantiles, self.windows.numbers[places[:, 0]])
+        return quantiles, batch.targets
+
+    def batch(self, places: NDArray[np.int64], model: nn.Module) -> Batch:
+        """Return windows (B, 2) as a batch on the device of a model."""
+        return self._batch(places).to(device_of(model))
 
     def forecasts(self, model: nn.Module, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the quantiles (B, H, Q) of windows (B, 2), in the units of the file."""
-        return self._restored(self._outputs(model, places)[0], places)
+        return self._restored(self.outputs(model, places)[0], places)
 
     def _restored(self, outputs: Tensor, places: NDArray[np.int64]) -> NDArray[np.float64]:
         series, origins = places.T
@@ -261,8 +236,8 @@ class SeriesTask(Task):
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         means, losses, series = Means(), list[NDArray[np.float64]](), list[NDArray[np.int64]]()
         for places in self.evaluated(split):
-            outputs, targets = self._outputs(model, places)
-            losses.append(self._window_losses(outputs, targets, places))
+            outputs, targets = self.outputs(model, places)
+            losses.append(self.window_losses(outputs, targets, places))
             series.append(places[:, 0])
             means.add(self._measured(self._restored(outputs, places), places))
         loss = trimmed_mean(np.concatenate(losses), np.concatenate(series))

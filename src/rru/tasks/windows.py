@@ -15,12 +15,21 @@ Places = NDArray[np.int64]
 
 
 class SeriesPart(NamedTuple):
-    """One series: `values` and `observed` (T,), see `rru.data.Series`; `inputs` (T or more, k), standardized."""
+    """One series.
+
+    **Arguments:**
+
+    - `values`, `observed`: (T,), see `rru.data.Series`.
+    - `inputs`: (T or more, k), standardized.
+    - `scaling`: how its values are scaled.
+    - `number`: its place among the series that the model was trained on; -1 if it was not.
+    """
 
     values: NDArray[np.float64]
     observed: NDArray[np.bool_]
     inputs: NDArray[np.float32]
     scaling: Scaling
+    number: int = -1
 
 
 class Windows:
@@ -42,6 +51,7 @@ class Windows:
         self.context, self.horizon, self.season = context, facts.horizon, facts.season
         self.past_size = facts.layout.past_size
         self.scalings = tuple(each.scaling for each in series)
+        self.numbers = np.array([each.number for each in series])
         self.values = np.concatenate([each.values for each in series])
         self.observed = np.concatenate([each.observed for each in series])
         self.inputs = np.concatenate([each.inputs for each in series])

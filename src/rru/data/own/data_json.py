@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 from rru.data.own.columns import Layout
@@ -141,6 +142,14 @@ class SeriesFacts(Facts):
             "longer_seasons": tuple(_count({"longer_seasons": each}, "longer_seasons", MAX_SEASON) for each in longer),
             "splits": _splits(given.get("splits", ()), len(scalings)),
         }
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.series)}
+
+    def number(self, name: str) -> int:
+        """Return the place of a series among those of training; -1 if it was not there."""
+        return self._numbers.get(name, -1)
 
     def scaling(self, name: str, values: Values) -> Scaling:
         """Return the scaling of a series; one that was not there in training is scaled by its own values (T,)."""
