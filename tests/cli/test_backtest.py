@@ -25,8 +25,10 @@ def test_from_training_to_errors(command, tmp_path):
     assert "forecasts and scores: backtest-energy.csv, backtest-energy-scores.csv" in said
     assert "Next: rru forecast " in said
     assert len((tmp_path / "backtest-energy.csv").read_text().splitlines()) == 1 + 3 * 4
-    assert "3 forecasts say little; --stride 1 makes one from every step" in said
-    assert "scores: backtest-energy-2.csv, backtest-energy-2-scores.csv" in command("backtest", "latest")
+    assert "3 forecasts are few to judge by; --stride 1 makes one from every step" in said
+    again = command("backtest", "latest", "--stride", 1)
+    assert "scores: backtest-energy-2.csv, backtest-energy-2-scores.csv" in again
+    assert "--stride" not in again
     exists = command("backtest", "latest", "-o", "backtest-energy.csv", code=2)
     assert "backtest-energy.csv exists; choose another name, or overwrite it with --force" in exists
     write(tmp_path / "grown.csv", 128)

@@ -16,12 +16,18 @@ def run(tmp_path):
     return Run.create(tmp_path / "run", presets.load("bach", "rru", "smoke"))
 
 
-def series(run, season, unit):
-    """Give a run the facts of a series."""
+def series(run, season, unit, names=("",)):
+    """Give a run the facts of series."""
     scaling = {"centre": 0.0, "deviation": 1.0, "spread": 1.0, "unit": 1.0, "naive": 1.0, "floor": None}
-    names = {name: [] for name in ("past", "known", "calendar", "means", "deviations")}
-    layout = {"target": "load", "time": "day", "id": None, **names, "levels": {}, "frequency": unit}
-    facts = {"layout": layout, "series": {"": scaling}, "horizon": 4, "season": season, "base": "seasonal"}
+    columns = {name: [] for name in ("past", "known", "calendar", "means", "deviations")}
+    layout = {"target": "load", "time": "day", "id": None, **columns, "levels": {}, "frequency": unit}
+    facts = {
+        "layout": layout,
+        "series": dict.fromkeys(names, scaling),
+        "horizon": 4,
+        "season": season,
+        "base": "seasonal",
+    }
     (run.path / "data.json").write_text(json.dumps(facts))
 
 
@@ -32,6 +38,12 @@ def test_an_error_is_shown_beside_that_of_the_better_simple_forecast(run):
     assert "repeating the last day 13.4" in summary("mase", FORECAST, run.path)
     series(run, 9, "D")
     assert "repeating the last 9 steps 13.4" in summary("mase", FORECAST, run.path)
+
+
+def test_errors_of_several_series_are_scaled_before_they_are_averaged(run):
+    series(run, 7, "D", names=("small", "large"))
+    assert summary("mase", FORECAST, run.path) == "MASE 0.6; repeating last week 1 (40 % better)"
+    assert summary("mase", {**FORECAST, "mase": 1.1}, run.path).startswith("MASE 1.100; last value 2.000")
 
 
 def test_a_model_that_does_not_beat_the_simple_forecasts_says_so(run):

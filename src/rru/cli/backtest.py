@@ -65,6 +65,9 @@ def backtest(
         made = inference.backtest(trained, data, horizon=horizon, origins=origins, stride=stride)
         files = made.save(output, force=force)
         show(made)
+        if len(made.windows) < FEW:
+            more = "" if stride == 1 else "; --stride 1 makes one from every step, as the test score has it"
+            line(f"{counted(len(made.windows), 'forecast')} are few to judge by{more}")
         line(f"forecasts and scores: {', '.join(map(str, files))}")
         next_command("forecast", str(folder))
 
@@ -84,10 +87,6 @@ def show(made: inference.Backtest) -> None:
     best = next(iter(scores))
     if best != made.model and scores[best]["mase"] < CLEARLY * scores[made.model]["mase"]:
         warn(f"{best} is better than {made.model} here: use it, or train longer")
-    if len(made.windows) < FEW:
-        line(
-            f"{len(made.windows)} forecasts say little; --stride 1 makes one from every step, as the test score has it"
-        )
 
 
 def _forecasts(made: inference.Backtest) -> str:
@@ -95,7 +94,7 @@ def _forecasts(made: inference.Backtest) -> str:
     count, series = counted(len(made.windows), "forecast"), len(made.series)
     of = f"{series:,} series of {made.target!r}" if series > 1 else repr(made.target)
     whens = [window.times[0] for window in made.windows if window.times is not None]
-    ends = shown_times(np.unique([min(whens), max(whens)])) if whens else []
+    ends = [when.replace("T", " ") for when in shown_times(np.unique([min(whens), max(whens)]))] if whens else []
     return f"{count} of {counted(made.horizon, 'step')} of {of}{' from ' * bool(ends)}{' to '.join(ends)}"
 
 

@@ -130,7 +130,8 @@ class RunBars(TrainingBars):
         if event.step:
             line(f"resuming after {counted(event.step, 'step')} ({counted(event.epoch, 'epoch')})")
         most, patience = counted(event.epochs, "epoch"), counted(event.patience, "epoch")
-        line(f"at most {most}; ends after {patience} without improvement")
+        early = event.patience < event.epochs
+        line(f"at most {most}; ends after {patience} without improvement" if early else most)
         self.epochs = self.add("epochs", event.epochs, before=event.epoch, bound="≤ ")
         self._restart_clock()
 

@@ -62,20 +62,30 @@ def summary(metric: str, scores: Mapping[str, float], folder: Path, *, counts: b
 
 
 def _forecast(scores: Mapping[str, float], folder: Path) -> str:
-    """Compare the mean absolute error with that of the better simple forecast."""
-    names = {"last": "repeating the last value", "seasonal": f"repeating {_season(folder)}"}
-    best = min(names, key=lambda name: scores[f"mae_{name}"])
-    error, simple = scores["mae"], scores[f"mae_{best}"]
-    text = f"mean absolute error {error:.3g}; {names[best]} {simple:.3g}"
+    """Compare the mean error with that of the better simple forecast: absolute, or that of several series scaled."""
+    facts = _facts(folder)
+    measure, name = ("mase", "MASE") if facts and len(facts.series) > 1 else ("mae", "mean absolute error")
+    names = {"last": "repeating the last value", "seasonal": f"repeating {_season(facts)}"}
+    best = min(names, key=lambda name: scores[f"{measure}_{name}"])
+    error, simple = scores[measure], scores[f"{measure}_{best}"]
+    text = f"{name} {error:.3g}; {names[best]} {simple:.3g}"
     better = f" ({100 * (1 - error / simple):.0f} % better)" if error < simple and simple > 0 else ""
-    return f"{text}{better}" if beats_baselines(scores) else f"{text}{better}. {verdict(scores)}"
+    if beats_baselines(scores):
+        return f"{text}{better}"
+    return verdict(scores) if measure == "mase" else f"{text}{better}. {verdict(scores)}"
 
 
-def _season(folder: Path) -> str:
-    """Return what to call the last season of a run's series."""
+def _facts(folder: Path) -> SeriesFacts | None:
+    """Return what is known about a run's series; None if that is damaged."""
     try:
-        facts = SeriesFacts.of(about_data(folder))
-    except (FileError, ValueError):  # damaged, or not of series
+        return SeriesFacts.of(about_data(folder))
+    except (FileError, ValueError):
+        return None
+
+
+def _season(facts: SeriesFacts | None) -> str:
+    """Return what to call the last season of series."""
+    if facts is None:
         return "the last season"
     step = facts.layout.frequency
     name = SEASONS.get((step.unit, step.count * facts.season)) if step else None

@@ -56,12 +56,13 @@ class Layout:
 
     @property
     def input_names(self) -> list[str]:
-        """The input columns, and `calendar`."""
-        return [
-            *self.past,
-            *(f"{name} (known in advance)" for name in self.known),
-            *(["calendar"] if self.calendar else []),
-        ]
+        """The input columns, and `calendar`; after the last of those that are known in advance it says so."""
+        known = [*self.known[:-1], *(f"{name} ({self._which} in advance)" for name in self.known[-1:])]
+        return [*self.past, *known, *(["calendar"] if self.calendar else [])]
+
+    @property
+    def _which(self) -> str:
+        return "known" if len(self.known) == 1 else f"these {len(self.known)} known"
 
     @property
     def size(self) -> int:
