@@ -224,10 +224,18 @@ class TestRunFolder:
         def read():
             raise FileError(f"{len(about_data(folder)['x'])} were read")
 
-        for size, message in ((2_900_000, "were read|more than"), (ABOUT_LIMIT, f"at most {ABOUT_LIMIT} are allowed")):
+        sizes = {2_900_000: "were read", ABOUT_LIMIT - 100: "more than", ABOUT_LIMIT: f"at most {ABOUT_LIMIT} are"}
+        for size, message in sizes.items():
             many = size // (len(filler) + 1)
             (folder / "data.json").write_text(f'{{"x": [{f"{filler}," * many}{filler}]}}')
             assert re.search(message, refused(read, FileError))
+
+    def test_a_long_name_in_facts_about_data(self, folder):
+        def read():
+            raise FileError(f"{len(about_data(folder)['x'])} were read")
+
+        (folder / "data.json").write_text('{"x": "\N{MUSICAL SYMBOL G CLEF}' + "a" * (ABOUT_LIMIT - 100) + '"}')
+        assert "were read" in refused(read, FileError)
 
     def test_more_layers_than_can_be_built(self, folder):
         path = Path(folder / "config.toml")

@@ -12,6 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rru
+from rru.data.own.columns import Layout
+from rru.data.own.data_json import SeriesFacts
+from rru.data.own.resampling import MAX_SERIES
+from rru.data.own.scaling import Scaling
 from rru.experiments import plans
 from rru.experiments.running import run_state
 from rru.experiments.search.proposals import Proposals
@@ -20,7 +24,7 @@ from rru.files import FileError
 from rru.report.gather import gather
 from rru.settings.ranges import Range
 from rru.training import Result, Run, RunError, find_runs, run_files, run_folder
-from rru.training.run_files import LINE_LIMIT, METRICS_LIMIT
+from rru.training.run_files import ABOUT_DATA, LINE_LIMIT, METRICS_LIMIT, about_content, about_data
 from tests.report.samples import preset, result_of, write_run
 
 FORGED = [None, 5, -1, True, 1e999, 10**400, 2**70, "", "\x1b[2J", [], {}, [[]], {"nll": None}, {"": {}}, "a" * 9000]
@@ -291,3 +295,28 @@ class TestDamagedJournal:
         os.truncate(tmp_path / "study.journal", 1 << 36)
         with pytest.raises(FileError, match=r"study\.journal: has 68719476736 bytes; at most"):
             self.proposals(tmp_path).trials()
+
+
+class TestFactsAboutData:
+    def test_as_many_series_as_can_be_read_can_be_kept(self, tmp_path):
+        """With names of forty characters, times, and numbers of all their digits."""
+        scaling = Scaling(1 / 3, 2 / 3, 1 / 7, 1 / 9, 1 / 11, 100 / 3, 0.0)
+        facts = SeriesFacts(
+            layout=Layout("load", "day", "shop"),
+            series={f"{number:040d}": scaling for number in range(MAX_SERIES)},
+            horizon=12,
+            season=12,
+            starts=("2026-01-31T13:00:00.000000",) * MAX_SERIES,
+            splits=((1600, 1800, 2000),) * MAX_SERIES,
+            statistics={},
+            summary="",
+            notes=(),
+        ).fields()
+        (tmp_path / ABOUT_DATA).write_bytes(about_content(facts))
+        assert about_data(tmp_path) == facts
+
+    @pytest.mark.parametrize("limit", ["ABOUT_LIMIT", "ABOUT_VALUES"])
+    def test_facts_that_could_not_be_read_again_are_refused(self, monkeypatch, limit):
+        monkeypatch.setattr(run_files, limit, 3)
+        with pytest.raises(ValueError, match=r"too long names of series or classes: data.json would have \d+ bytes"):
+            about_content({"classes": ["a", "b", "c", "d"]})

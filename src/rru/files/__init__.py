@@ -13,10 +13,21 @@ from rru.files.atomic import (
 from rru.files.errors import Damaged, FileError, Locked, cannot_write
 from rru.files.folders import files_in, walk
 from rru.files.locks import Lock, is_locked
-from rru.files.safe_read import MANIFEST, open_file, own_file, own_folder, parse_json, read_file, read_folder
+from rru.files.safe_read import (
+    MANIFEST,
+    MAX_VALUES,
+    json_values,
+    open_file,
+    own_file,
+    own_folder,
+    parse_json,
+    read_file,
+    read_folder,
+)
 
 __all__ = [
     "MANIFEST",
+    "MAX_VALUES",
     "Damaged",
     "FileError",
     "Lock",
@@ -27,6 +38,7 @@ __all__ = [
     "flush_file",
     "flush_folder",
     "is_locked",
+    "json_values",
     "make_folder",
     "open_file",
     "own_file",

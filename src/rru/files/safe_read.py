@@ -35,13 +35,15 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def parse_json(content: bytes, most: int = MAX_VALUES) -> Any:
-    """Parse JSON; raise ValueError if it is none, or may have more than `most` values: each takes up to 200 bytes.
-
-    Values are counted by the marks between them, those inside of texts included, before anything is parsed.
-    """
-    if sum(map(content.count, (b",", b"[", b"{"))) > most:
+    """Parse JSON; raise ValueError if it is none, or may have more than `most` values: each takes up to 200 bytes."""
+    if json_values(content) > most:
         raise ValueError(f"has more than {most} values")
     return json.loads(content)
+
+
+def json_values(content: bytes) -> int:
+    """Return at least how many values JSON has, by the marks between them, those inside of texts included."""
+    return sum(map(content.count, (b",", b"[", b"{")))
 
 
 def read_folder(path: Path, check: Callable[[Path], None] = lambda file: None) -> dict[str, bytes]:

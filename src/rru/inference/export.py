@@ -19,7 +19,7 @@ from rru.inference.output import check_free
 from rru.settings.config import Tables
 from rru.tasks import JointHead
 from rru.training.checkpoint import MODEL, pack
-from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY
+from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY, about_content
 
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
@@ -54,7 +54,7 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     files = writers[form](trained)
     files[EXPORT_CONFIG] = json.dumps(_without_folders(trained.config.tables()), indent=1).encode()
     if trained.facts is not None:
-        files[ABOUT_DATA] = json.dumps(trained.facts.fields(), indent=1).encode()
+        files[ABOUT_DATA] = about_content(trained.facts.fields())
     if trained.vocabulary is not None:
         files[VOCABULARY] = json.dumps(trained.vocabulary.fields()).encode()
     files |= own_files(trained, form)

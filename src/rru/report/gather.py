@@ -19,6 +19,7 @@ from rru.training.result import wrong_values
 from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, about_data, is_number, word
 
 WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
+OF_EACH_SERIES = ("series", "starts", "splits")  # of data.json; 100,000 series take 100 MB, and the report shows none
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class RunRecord:
     - `curve`: the validation score after each epoch, by that metric.
     - `environment`: what it ran on.
     - `music`: pictures and sounds made from its model.
-    - `details`: what it kept of the test split besides scores; `data_json`: about the user's own data; both unchecked.
+    - `details`: what it kept of the test split besides scores; `data_json`: about the user's own data, without
+      what it has of each series; both unchecked.
     - `duplicate_of`: the folder of a run with the same settings and seed that counts instead of this one.
     """
 
@@ -88,7 +90,7 @@ class RunRecord:
 
     @property
     def facts(self) -> Facts:
-        """What is known about the user's own data, checked; of damaged facts what no model needs."""
+        """What is known about the user's own data, checked; of series and of damaged facts what no model needs."""
         try:
             return self.known.data.format.facts.of(self.data_json) if self.known and self.known.data else Facts.of({})
         except ValueError:
@@ -173,7 +175,8 @@ def _read(run: Run) -> RunRecord:
     record = replace(record, named_metric=_named_metric(run.tables, content or {}))
     try:
         record = replace(record, environment=run.environment() or {})
-        record = replace(record, details=run.details(), data_json=about_data(run.path))
+        about = {name: value for name, value in about_data(run.path).items() if name not in OF_EACH_SERIES}
+        record = replace(record, details=run.details(), data_json=about)
     except FileError as error:
         problems.append(str(error))
     record = _with_metrics(record, run, problems)

@@ -39,11 +39,11 @@ from rru.training.errors import RunError
 from rru.training.own_code import missing_code
 from rru.training.result import REMOVE, Result
 from rru.training.run_files import (
-    ABOUT_LIMIT,
     CONFIG,
     DETAILS,
     ENVIRONMENT,
     FINGERPRINT,
+    FINGERPRINT_LIMIT,
     MAX_EPOCHS,
     METRICS,
     OWN_MODEL,
@@ -211,7 +211,7 @@ class Run:
 
     def fingerprint(self) -> dict[str, object]:
         """Return the content of fingerprint.json, which says what a user's own model is trained with."""
-        return read_object(self.path / FINGERPRINT, limit=ABOUT_LIMIT) or {}
+        return read_object(self.path / FINGERPRINT, limit=FINGERPRINT_LIMIT) or {}
 
     def write_result(self, result: Mapping[str, object]) -> None:
         """Write result.json, which ends the run."""

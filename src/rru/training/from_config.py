@@ -1,6 +1,5 @@
 """Build task, model and optimiser from a config, and train or evaluate them in a run folder."""
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from rru.training.own_code import check_own_code, write_own_code
 from rru.training.radam import RAdam
 from rru.training.refit import REFIT, not_yet_ended, refit_config, refit_watch
 from rru.training.result import Result
-from rru.training.run_files import ABOUT_DATA, ABOUT_LIMIT, VOCABULARY, about_data, has_config
+from rru.training.run_files import ABOUT_DATA, VOCABULARY, about_content, about_data, has_config
 from rru.training.status import RunStatus
 
 Place = Path | str | None
@@ -200,10 +199,10 @@ def _write_companions(run: Run, parts: Assembled) -> None:
     if parts.data is not None and (run.path / ABOUT_DATA).exists():
         _check_data(run, parts.data)
     elif parts.data is not None:
-        content = (json.dumps(parts.data.facts.fields(), indent=1) + "\n").encode()
-        if len(content) > ABOUT_LIMIT:
-            many = f"{ABOUT_DATA} would have {len(content)} bytes; at most {ABOUT_LIMIT} are allowed"
-            raise RunError(f"{parts.data.path}: has too many or too long names of series or classes: {many}")
+        try:
+            content = about_content(parts.data.facts.fields())
+        except ValueError as error:
+            raise RunError(f"{parts.data.path}: has {error}") from error
         write_file(run.path / ABOUT_DATA, content)
     write_own_code(run.path, run.config)
 

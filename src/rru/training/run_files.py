@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeGuard
 
-from rru.files import MANIFEST, Damaged, open_file, parse_json, read_file
+from rru.files import MANIFEST, MAX_VALUES, Damaged, json_values, open_file, parse_json, read_file
 from rru.settings import toml
 from rru.training.errors import RunError
 
@@ -33,7 +33,9 @@ OWN_MODEL = "own_model"
 """The table of config.toml that runs of a user's own model have, trained by `rru.fit`."""
 
 LIMIT = 1 << 20  # largest config, env.json or result.json, in bytes
-ABOUT_LIMIT = 4 << 20  # largest data.json, in bytes: thousands of series have a scaling each
+ABOUT_LIMIT = 32 << 20  # largest data.json, in bytes: 100,000 series have a name, a scaling and splits each
+ABOUT_VALUES = 2_000_000  # values of a data.json: 13 of each series, and commas in its name
+FINGERPRINT_LIMIT = 4 << 20  # largest fingerprint.json, in bytes
 METRICS_LIMIT = 64 << 20  # largest metrics.jsonl that is shown, in bytes
 RESUMED_LIMIT = 1 << 30  # largest metrics.jsonl of a run that is resumed, in bytes
 LINE_LIMIT = 64 << 10  # longest line of metrics.jsonl, in bytes
@@ -129,10 +131,13 @@ def word(tables: Mapping[str, object], table: str, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def read_object(path: Path, advice: str = "", limit: int = LIMIT) -> dict[str, object] | None:
-    """Return the JSON object in a file; None if the file does not exist. `advice` ends the error's message."""
+def read_object(path: Path, advice: str = "", limit: int = LIMIT, most: int = MAX_VALUES) -> dict[str, object] | None:
+    """Return the JSON object in a file; None if the file does not exist.
+
+    **Arguments:** `advice` ends the error's message; `limit`, `most`: the most bytes and values of the file.
+    """
     try:
-        content = parse_json(read_file(path, limit))
+        content = parse_json(read_file(path, limit), most)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -148,7 +153,17 @@ def about_data(folder: Path, *, linked: bool = False) -> dict[str, object]:
     **Arguments:** `linked`: whether the file may be a link, as in downloads from the Hugging Face Hub.
     """
     path = folder / ABOUT_DATA
-    return read_object(linked_file(path) if linked else path, limit=ABOUT_LIMIT) or {}
+    return read_object(linked_file(path) if linked else path, limit=ABOUT_LIMIT, most=ABOUT_VALUES) or {}
+
+
+def about_content(facts: Mapping[str, object]) -> bytes:
+    """Return the content of data.json; raise ValueError if it is too large to be read again."""
+    content = (json.dumps(facts, indent=1) + "\n").encode()
+    if len(content) > ABOUT_LIMIT or json_values(content) > ABOUT_VALUES:
+        size = f"{len(content):,} bytes and {json_values(content):,} values"
+        most = f"at most {ABOUT_LIMIT:,} and {ABOUT_VALUES:,} are allowed"
+        raise ValueError(f"too many or too long names of series or classes: {ABOUT_DATA} would have {size}; {most}")
+    return content
 
 
 def linked_file(path: Path) -> Path:
