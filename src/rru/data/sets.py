@@ -117,7 +117,7 @@ class Series:
 
     **Arguments:**
 
-    - `values`: (N,), the target; where missing, the value before.
+    - `values`: (N,), the target; where missing, filled from a season before.
     - `observed`: (N,), where the target is known.
     - `inputs`: (N, k), standardized; those not known in advance first.
     - `lengths`: (S,), the steps of each series.

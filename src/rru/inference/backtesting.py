@@ -136,7 +136,7 @@ def _compared(
 def _part(each: Unseen, facts: SeriesFacts, first: int) -> SeriesPart:
     """Return a series as windows need it; a new one is scaled by its values up to its first origin."""
     inputs = np.concatenate([each.inputs, np.repeat(each.inputs[-1:], facts.horizon, axis=0)])  # only if shortened
-    scaling = facts.scaling(each.name, each.values[: first + 1])
+    scaling = facts.scaling(each.name, each.values[: first + 1], each.observed[: first + 1])
     return SeriesPart(each.values, each.observed, inputs, scaling, facts.number(each.name))
 
 

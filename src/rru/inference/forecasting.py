@@ -120,7 +120,8 @@ def forecast(trained: Trained, data: Source = None, horizon: int | None = None) 
     data = trained_on if data is None else data
     check_window(trained, facts)
     table = table_of(data, facts.layout)
-    all_series = [series.with_future(facts.horizon, table.path) for series in read_series(table, facts.layout).values()]
+    read = read_series(table, facts.layout, facts.filling_season)
+    all_series = [series.with_future(facts.horizon, table.path) for series in read.values()]
     return Forecasts(each.shortened(horizon) for each in _forecast(trained, all_series, facts))
 
 
@@ -151,7 +152,7 @@ def _forecast(trained: Trained, all_series: Sequence[RegularSeries], facts: Seri
             series.values,
             series.observed,
             layout.standardized(series.inputs),
-            facts.scaling(series.name, series.values),
+            facts.scaling(series.name, series.values, series.observed),
             facts.number(series.name),
         )
         for series in all_series

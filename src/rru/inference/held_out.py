@@ -147,7 +147,7 @@ def _new(trained: Trained, data: Source, horizon: int) -> Ground:
     facts, refitted = trained.facts, _refitted(trained)
     assert isinstance(facts, SeriesFacts)
     table = table_of(data, facts.layout)
-    all_series = read_series(table, facts.layout).values()
+    all_series = read_series(table, facts.layout, facts.filling_season).values()
     ends = _ends(trained, table.path, facts, refitted=refitted)
     found = [_unseen(each, facts, trained.config.task.context, horizon, ends) for each in all_series]
     known = [each.name for each in found if each.name in ends]

@@ -23,7 +23,7 @@ TRAINED = 4_000  # batches of 128 windows, at most
 INPUTS = (
     "(context + horizon, batch, features) float32, made of a series as the code does; logits are the 2.5, 10, 50, 90 "
     "and 97.5 % quantiles of each step, from which the code computes those in the units of the file. Where a value of "
-    "the history is missing, repeat the one before it and set `known` to 0"
+    "the history is missing, put the one of a season before there and set `known` to 0"
 )
 FEATURES = """import json
 from pathlib import Path
@@ -128,7 +128,8 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
     assert isinstance(facts, SeriesFacts)  # every model of series has them
     if labels is not None:
         raise TypeError("series to evaluate on have no labels; their table has what comes true")
-    all_series = read_series(table_from(source, index=facts.layout.time or "time"), facts.layout).values()
+    table = table_from(source, index=facts.layout.time or "time")
+    all_series = read_series(table, facts.layout, facts.filling_season).values()
     starts = [min(trained.settings.context, max(len(each.values) - facts.horizon, 1)) for each in all_series]
     return Series(
         np.concatenate([each.values for each in all_series]),
@@ -136,7 +137,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
         np.concatenate([facts.layout.standardized(each.inputs[: len(each.values)]) for each in all_series]),
         np.array([len(each.values) for each in all_series], np.int64),
         np.array([(start, start) for start in starts], np.int64),
-        replace(facts, series={each.name: facts.scaling(each.name, each.values) for each in all_series}),
+        replace(facts, series={each.name: facts.scaling(each.name, each.values, each.observed) for each in all_series}),
         np.array([facts.number(each.name) for each in all_series], np.int64),
     )
 

@@ -38,7 +38,7 @@ def test_integers_count_steps_and_gaps_are_missing_steps(tmp_path):
     series = own.load()
     assert len(series.values) == 160
     assert np.flatnonzero(~series.observed).tolist() == [20, 21, 50]
-    assert own.notes[:-1] == ["3 steps are not in the file; they repeat the value before and are not scored"]
+    assert own.notes[:-1] == ["3 steps are not in the file; they are filled and not scored"]
     assert "160 steps, 3 of them missing, steps counted by 'step'" in own.summary
     assert own.facts.starts == ("1",)
 
@@ -56,9 +56,7 @@ def test_the_step_divides_the_differences_in_every_series(tmp_path):
     own = load(tmp_path, rows, "place,step,load", id="place", time="step")
     assert own.facts.layout.step == 1
     assert own.load().lengths.tolist() == [319, 50]
-    assert own.notes[:-1] == [
-        "159 steps of 1 series are not in the file; they repeat the value before and are not scored"
-    ]
+    assert own.notes[:-1] == ["159 steps of 1 series are not in the file; they are filled and not scored"]
 
 
 @pytest.mark.parametrize(("frequency", "season"), [("W", 52), ("h", 24)])
@@ -205,7 +203,7 @@ def test_many_series_are_read(tmp_path, monkeypatch):
     assert list(series) == sorted(f"S{name}" for name in range(6000))
     assert series["S77"].values.tolist() == [78, 79, 79, 81]
     assert {each.notes for each in series.values()} == {
-        ("6,000 steps of 6,000 series are not in the file; they repeat the value before and are not scored",)
+        ("6,000 steps of 6,000 series are not in the file; they are filled and not scored",)
     }
     monkeypatch.setattr(resampling, "MAX_SERIES", 5999)
     with pytest.raises(DataError, match="must have at most 5,999 series, has 6,000 in 'id'"):

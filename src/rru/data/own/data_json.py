@@ -5,6 +5,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rru.data.own.columns import Layout
 from rru.data.own.scaling import BASES, JSON, ColumnScale, Scaling, Values
 from rru.data.own.times import Frequency
@@ -151,15 +154,27 @@ class SeriesFacts(Facts):
         """Return the place of a series among those of training; -1 if it was not there."""
         return self._numbers.get(name, -1)
 
-    def scaling(self, name: str, values: Values) -> Scaling:
-        """Return the scaling of a series; one that was not there in training is scaled by its own values (T,)."""
+    @property
+    def filling_season(self) -> int:
+        """The season that missing values are filled from; models of version 0.2 read the value before."""
+        return 1 if self.base else self.season
+
+    def scaling(self, name: str, values: Values, observed: NDArray[np.bool_] | None = None) -> Scaling:
+        """Return the scaling of a series; one that was not there in training is scaled by its own values (T,).
+
+        **Arguments:** `values`: with missing ones filled; `observed`: (T,), which are known; None if all are.
+        """
         if name in self.series:
             return self.series[name]
-        units = [scaling.unit for scaling in self.series.values() if scaling.floor is not None]
         if self.base:
-            return Scaling.stepwise(values, self.season, self.horizon, self.base, log=bool(units))
-        own = Scaling.of(values, self.season)
-        return replace(own, unit=units[0]) if units and own.floor is not None else own
+            return Scaling.stepwise(values, self.season, self.horizon, self.base, log=self._log_unit is not None)
+        own = Scaling.of(values, self.season, observed)
+        return own if self._log_unit is None or own.floor is None else replace(own, unit=self._log_unit)
+
+    @cached_property
+    def _log_unit(self) -> float | None:
+        """The unit of the series on a logarithmic scale; None if there are none."""
+        return next((scaling.unit for scaling in self.series.values() if scaling.floor is not None), None)
 
 
 def _plain(value: object) -> object:

@@ -10,6 +10,7 @@ from rru.data.errors import DataError
 from rru.data.own.clock import groups_of
 from rru.data.own.column import MAX_CATEGORY, is_number
 from rru.data.own.columns import Layout
+from rru.data.own.filling import filled
 from rru.data.own.scaling import Values, carried
 from rru.data.own.table import Table
 from rru.data.own.times import When, Whens, calendar
@@ -28,7 +29,7 @@ class RegularSeries:
     - `name`: its id; empty if there is only one.
     - `layout`: what the columns of its table are.
     - `start`: the time of the first step, or the integer that counts it; None without times.
-    - `values`: (T,), the target; where missing, the value before.
+    - `values`: (T,), the target; where missing, the value before, or as `filled` says.
     - `observed`: (T,), where the target is known.
     - `inputs`: (T + F, layout.size), NaN where missing; F steps after the last known target.
     - `notes`: what was done about gaps.
@@ -95,6 +96,10 @@ class RegularSeries:
         inputs = np.concatenate([self.inputs, missing])[: len(self.values) + horizon]
         return replace(self, inputs=self._with_calendar(inputs, 0))
 
+    def filled(self, season: int) -> "RegularSeries":
+        """Return the series with missing values filled from a season before; see `rru.data.own.filling`."""
+        return replace(self, values=filled(self.values, self.observed, season))
+
     def _with_calendar(self, inputs: Values, first: int) -> Values:
         """Return inputs (steps, layout.size) from the step `first` on with those that are made of the times."""
         times, frequency = self.times(first, first + len(inputs)), self.layout.frequency
@@ -105,8 +110,11 @@ class RegularSeries:
         return np.concatenate([inputs[:, : -made.shape[1]], made], axis=1)
 
 
-def read_series(table: Table, layout: Layout) -> dict[str, RegularSeries]:
-    """Read the series of a table, by name, in order of their names; one has the empty name."""
+def read_series(table: Table, layout: Layout, season: int = 1) -> dict[str, RegularSeries]:
+    """Read the series of a table, by name, in order of their names; one has the empty name.
+
+    Missing values are filled from a `season` before; 1 is the value before.
+    """
     names, series = groups_of(table, layout.id)
     if len(names) > MAX_SERIES:
         raise DataError(table.path, f"must have at most {MAX_SERIES:,} series, has {len(names):,} in {layout.id!r}")
@@ -125,8 +133,8 @@ def read_series(table: Table, layout: Layout) -> dict[str, RegularSeries]:
         notes += (f"{empty:,} series have no values of {layout.target!r} and are left out",)
     if gaps:
         which = f" of {len(gaps):,} series" if len(names) > 1 else ""
-        notes += (f"{sum(gaps):,} steps{which} are not in the file; they repeat the value before and are not scored",)
-    return {name: replace(each, notes=notes) for name, each in found.items()} if notes else found
+        notes += (f"{sum(gaps):,} steps{which} are not in the file; they are filled and not scored",)
+    return {name: replace(each.filled(season), notes=notes) for name, each in found.items()}
 
 
 def _order(
@@ -206,8 +214,9 @@ def _regular(
     known = np.flatnonzero(~np.isnan(numbers[:, 0]))
     first, end = int(known[0]), int(known[-1]) + 1
     start = None if whens is None else layout.whens_at(whens[0], np.array([first]))[0]
-    target, filled = numbers[first:end, 0], carried(numbers[first:])
-    series = RegularSeries(name, layout, start, filled[: end - first, 0], ~np.isnan(target), filled[:, 1:])
+    target, known_before = numbers[first:end, 0], carried(numbers[first:])
+    values, inputs = known_before[: end - first, 0], known_before[:, 1:]
+    series = RegularSeries(name, layout, start, values, ~np.isnan(target), inputs)
     return replace(series, inputs=series._with_calendar(series.inputs, 0)), gaps
 
 

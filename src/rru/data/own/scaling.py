@@ -140,8 +140,11 @@ class Scaling:
     least: float | None = None
 
     @classmethod
-    def of(cls, values: Values, season: int) -> "Scaling":
-        """Find the scaling of the training part (T,) of a series, without missing values; `unit` is its own spread."""
+    def of(cls, values: Values, season: int, observed: NDArray[np.bool_] | None = None) -> "Scaling":
+        """Find the scaling of the training part (T,) of a series; `unit` is its own spread.
+
+        **Arguments:** `values`: with missing ones filled; `observed`: (T,), which are known; None if all are.
+        """
         low = float(values.min())
         log = low > 0 and low >= MIN_LOG_SHARE * float(np.median(values))
         floor = low / 10 if log else None
@@ -150,7 +153,7 @@ class Scaling:
         deviation = float(np.std(scaled))
         spread = float(np.std(scaled[origins] - recent_mean(scaled, origins, np.zeros_like(origins), season)))
         spread = spread or deviation or 1.0
-        naive = seasonal_difference(values, season)
+        naive = seasonal_difference(values, season, observed)
         return cls(floor, float(np.mean(scaled)), deviation or 1.0, spread, spread, naive, 0.0 if low >= 0 else None)
 
     @classmethod
@@ -192,15 +195,18 @@ def pooled(scalings: Sequence[Scaling]) -> list[Scaling]:
     return [scaling if scaling.floor is None else replace(scaling, unit=unit) for scaling in scalings]
 
 
-def seasonal_difference(values: Values, season: int) -> float:
+def seasonal_difference(values: Values, season: int, observed: NDArray[np.bool_] | None = None) -> float:
     """Return the mean absolute difference from the season before, or from the last value if there are few seasons.
 
-    If a series repeats itself but for rounding, return its standard deviation; 1 if it does not change.
+    Values that are not `observed` (T,) do not count, if there are others; None: all are. If a series repeats itself but for rounding, return its standard deviation; 1 if it does not change.
     """
     if not len(values) or not np.ptp(values):
         return 1.0
     lag = season if len(values) > 2 * season else 1
-    difference, deviation = float(np.abs(values[lag:] - values[:-lag]).mean()), float(np.std(values))
+    differences, deviation = np.abs(values[lag:] - values[:-lag]), float(np.std(values))
+    if observed is not None and (both := observed[lag:] & observed[:-lag]).any():
+        differences = differences[both]
+    difference = float(differences.mean())
     return difference if difference > MIN_DIFFERENCE * deviation else deviation
 
 

@@ -55,9 +55,12 @@ def prepare(own: "OwnData") -> Prepared:
         if short == len(splits):
             raise _too_short(own.path, [each.series for each in splits], horizon)
         notes.append(f"{short:,} series are too short to be held out: they are trained on, not scored")
+    (season, *longer), why = find_seasons(
+        layout.frequency, [each.training for each in splits], own.options.get("season")
+    )
+    splits = [each._replace(series=each.series.filled(season)) for each in splits]
     training, all_series = [each.training for each in splits], [each.series for each in splits]
-    (season, *longer), why = find_seasons(layout.frequency, training, own.options.get("season"))
-    scalings = pooled([Scaling.of(values, season) for values in training])
+    scalings = pooled([Scaling.of(each.training, season, each.series.observed[: each.valid]) for each in splits])
     layout = layout.scaled([each.series.inputs[: each.valid] for each in splits])
     parts = [(each.valid, each.test - each.valid, len(each.series.values) - each.test) for each in splits]
     steps = [int(count) for count in np.sum(parts, axis=0)]
