@@ -9,8 +9,11 @@ import pytest
 
 import rru
 from rru.data import from_csv
+from rru.experiments.plans import PlannedRun
+from rru.experiments.running import run_state, to_do, transfer, workers
+from rru.experiments.running.attempt import attempt
 from rru.settings import presets
-from rru.training import Ended, Evaluated, Refitted, Run, RunError, evaluate, find_runs, train_config
+from rru.training import Ended, Evaluated, Refitted, Run, RunError, evaluate, find_runs, run_folder, train_config
 from rru.training.checkpoint import MODEL
 from tests.training.victim import refit
 
@@ -85,21 +88,77 @@ def test_forecasts_use_the_new_weights_and_scores_the_old(finished):
     assert trained.evaluate(split="valid") == pytest.approx(run.result().validation, rel=1e-6)
 
 
+def kill(processes, config, folder, steps):
+    """Train a run in another process, which is killed after so many steps of both trainings."""
+    process = processes.Process(target=refit, args=(config, folder, steps))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not (folder / "refit" / "result.json").exists()
+
+
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_killed_it_goes_on_and_ends_with_the_same_weights(processes, config, finished, tmp_path, where):
     """In the midst of the first training, and of that on all data."""
     steps = Run(finished).result().steps
-    process = processes.Process(
-        target=refit, args=(config, tmp_path / "run", steps // 2 if where == "first" else steps + 2)
-    )
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    kill(processes, config, tmp_path / "run", steps // 2 if where == "first" else steps + 2)
     assert (tmp_path / "run" / "result.json").exists() == (where == "last")
-    assert not (tmp_path / "run" / "refit" / "result.json").exists()
     train_config(config, tmp_path / "run")
     assert kept(tmp_path / "run") == kept(finished)
     assert len(kept(finished)) == 2
+
+
+@pytest.fixture
+def entry(config):
+    """The run as that of a plan."""
+    return PlannedRun("load", "rru", {}, config)
+
+
+class TestInPlans:
+    def test_killed_it_is_left_to_do_and_a_worker_ends_it(self, processes, entry, finished, tmp_path, monkeypatch):
+        monkeypatch.setattr(workers, "_SPAWN", processes)
+        folder = run_folder(entry.config, tmp_path)
+        kill(processes, entry.config, folder, Run(finished).result().steps + 2)
+        state = run_state(entry, tmp_path)
+        assert (state.status, state.result) == ("stopped", Run(folder).result())
+        (outcome,) = workers.run(to_do([entry], tmp_path), tmp_path, threads=1)
+        assert outcome.status == "finished"
+        assert kept(folder) == kept(finished)
+        assert to_do([entry], tmp_path) == []
+
+    def test_results_from_elsewhere_need_no_weights_of_all_data(self, entry, finished, tmp_path):
+        folder = run_folder(entry.config, tmp_path / "elsewhere")
+        shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("refit"))
+        assert to_do([entry], tmp_path, [tmp_path / "elsewhere"]) == []
+        assert to_do([entry], tmp_path / "elsewhere") == [entry]
+
+    def test_while_another_process_trains_on_all_data_the_run_is_left_alone(self, entry, copied):
+        (copied / "refit" / "result.json").unlink()
+        with Run(copied / "refit").locked():
+            assert attempt(entry, copied).status == "running"
+        assert not (copied / "error.txt").exists()
+
+    def test_one_that_diverged_on_all_data_has_ended(self, entry, copied):
+        file = copied / "refit" / "result.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"status": "diverged"}))
+        assert attempt(entry, copied, stop=lambda: False).status == "finished"
+
+    def test_sent_to_another_node_it_goes_on_there(self, processes, entry, finished, tmp_path):
+        here, there, back = (tmp_path / name for name in ("here", "there", "back"))
+        kill(processes, entry.config, here, Run(finished).result().steps + 2)
+        for source, place in ((here, there), (there, back)):
+            Run.create(place, entry.config)
+            files = transfer.contents(source)
+            transfer.write(place, transfer.Changes(files, frozenset(files)))
+            assert attempt(entry, place).status == "finished"
+        assert kept(there) == kept(back) == kept(finished)
+
+
+def test_killed_and_fitted_again_it_ends_with_the_same_weights(processes, config, finished, place, tmp_path):
+    kill(processes, config, tmp_path / "run", Run(finished).result().steps + 2)
+    options = {"target": "load", "horizon": 5, "preset": "smoke", "folder": tmp_path / "run", "progress": False}
+    rru.fit(place / "load.csv", settings={"epochs": 4, "checkpoint_steps": 1}, **options)
+    assert kept(tmp_path / "run") == kept(finished)
 
 
 def test_stopped_in_the_refit_it_says_so_and_uses_the_scored_weights_until_it_goes_on(config, copied, finished):

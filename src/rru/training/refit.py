@@ -9,8 +9,8 @@ from rru.tasks import SeriesSettings
 from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Watch
 from rru.training.folder import Run
 from rru.training.result import Result
-from rru.training.run_files import RESULT
-from rru.training.status import RunStatus
+from rru.training.run_files import RESULT, has_config
+from rru.training.status import ENDED, RunStatus
 
 REFIT = "refit"
 
@@ -25,9 +25,23 @@ def without_refit(config: Config) -> Config:
     return config.changed({"task.refit": None}) if refits(config) else config
 
 
+def whole_status(run: Run, config: Config) -> RunStatus:
+    """Return the status of a run of a config. It has ended only if its training on all data has ended as well."""
+    result = run.result()
+    if result is None or not _has_refit(config, result):
+        return run.status
+    folder = run.path / REFIT
+    status = Run(folder).status if has_config(folder) else RunStatus.STOPPED
+    return result.status if status in ENDED else status
+
+
+def _has_refit(config: Config, result: Result) -> bool:
+    return refits(config) and result.status == RunStatus.FINISHED and result.best_epoch > 0
+
+
 def refit_config(config: Config, result: Result) -> Config | None:
     """Return the config to train on all data with, for as many epochs as were best; None if it is not asked for."""
-    if not refits(config) or result.status != RunStatus.FINISHED or not result.best_epoch:
+    if not _has_refit(config, result):
         return None
     whole = {"task.refit": None, "task.everything": True, "schedule.last_epoch": result.best_epoch}
     return config.changed(whole)

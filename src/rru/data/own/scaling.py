@@ -198,7 +198,8 @@ def pooled(scalings: Sequence[Scaling]) -> list[Scaling]:
 def seasonal_difference(values: Values, season: int, observed: NDArray[np.bool_] | None = None) -> float:
     """Return the mean absolute difference from the season before, or from the last value if there are few seasons.
 
-    Values that are not `observed` (T,) do not count, if there are others; None: all are. If a series repeats itself but for rounding, return its standard deviation; 1 if it does not change.
+    Values that are not `observed` (T,) do not count, if there are others; None: all are. If a series repeats itself but
+    for rounding, return its standard deviation; 1 if it does not change.
     """
     if not len(values) or not np.ptp(values):
         return 1.0

@@ -10,7 +10,8 @@ from rru.experiments.plans import PlannedRun
 from rru.experiments.running.events import Outcome
 from rru.files import FileError, write_file
 from rru.settings import user_cells
-from rru.training import Result, Run, RunStatus, Watch, train_config
+from rru.training import ENDED, Result, Run, RunStatus, Watch, train_config
+from rru.training.refit import whole_status
 from rru.training.run_files import ERROR, has_config
 
 RETRIES = 2  # how often a run is restarted after its process was killed
@@ -39,15 +40,16 @@ def attempt(
         user_cells.load()  # a new process has not loaded the user's cells yet
         if has_config(folder):
             run = Run(folder)
-            if (result := run.result()) is not None:
+            status, result = whole_status(run, planned.config), run.result()
+            if result is not None and status in ENDED:
                 return ended(planned, result)
-            if run.status == RunStatus.RUNNING:
+            if status == RunStatus.RUNNING:
                 return busy(planned)
         with suppress(OSError):
             (folder / ERROR).unlink()
         result = train_config(planned.config, folder, data_dir=data_dir, device=device, watch=watch, stop=stop)
     except Exception as error:
-        if is_busy(folder):
+        if is_busy(planned, folder):
             return busy(planned)
         record(folder, error_text(error), traceback.format_exc())
         return Outcome(planned, RunStatus.FAILED, message=error_text(error))
@@ -79,9 +81,9 @@ def error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def is_busy(folder: Path) -> bool:
-    """Return whether a process is training in the folder."""
+def is_busy(planned: PlannedRun, folder: Path) -> bool:
+    """Return whether a process is training a run in the folder."""
     try:
-        return Run(folder).status == RunStatus.RUNNING
+        return whole_status(Run(folder), planned.config) == RunStatus.RUNNING
     except (FileError, OSError):
         return False

@@ -36,8 +36,9 @@ from rru.experiments.running.events import Outcome, PlanEvent, PlanWatch, RunLos
 from rru.extras import extra
 from rru.files import FileError
 from rru.settings import user_cells
-from rru.training import Evaluated, Event, Run, RunError, RunStatus, Stepped, run_folder
-from rru.training.run_files import ERROR
+from rru.training import ENDED, Evaluated, Event, Refitted, Run, RunError, RunStatus, Stepped, run_folder
+from rru.training.refit import whole_status
+from rru.training.run_files import ERROR, RESULT
 
 with extra("ray"):
     import ray
@@ -154,17 +155,18 @@ class Keeper:
                 self.events.append(RunLost(planned, "its process or node is gone"))
             else:
                 run = Run.create_or_open(folder, planned.config)
-                if (result := run.result()) is not None:
+                if (result := run.result()) is not None and whole_status(run, planned.config) in ENDED:
                     return ended(planned, result)
                 self.locks[planned.id] = ExitStack()
                 self.locks[planned.id].enter_context(run.locked())
             files = transfer.contents(folder)
         except (FileError, OSError) as error:
             self.locks.pop(planned.id, ExitStack()).close()
-            return busy(planned) if is_busy(folder) else Outcome(planned, RunStatus.FAILED, message=error_text(error))
+            failed = Outcome(planned, RunStatus.FAILED, message=error_text(error))
+            return busy(planned) if is_busy(planned, folder) else failed
         self.attempts[planned.id] = self.attempts.get(planned.id, 0) + 1
         self.events.append(RunStarted(planned, place))
-        begun = any(name.startswith("checkpoint/") for name in files)
+        begun = RESULT in files or any(name.startswith("checkpoint/") for name in files)
         return self.attempts[planned.id], files if begun else {}
 
     def take(self, planned: PlannedRun, number: int, event: Event | None, changes: transfer.Changes | None) -> bool:
@@ -217,7 +219,7 @@ def _train(
         def watch(event: Event) -> None:
             nonlocal stopping, reported, sent
             now = time.monotonic()
-            sends = isinstance(event, Evaluated) or now - sent > SENDING
+            sends = isinstance(event, Evaluated | Refitted) or now - sent > SENDING
             if isinstance(event, Stepped) and not sends and now - reported < GLANCE:
                 return
             reported, sent = now, now if sends else sent

@@ -8,6 +8,7 @@ from rru.experiments.plans import PlannedRun
 from rru.files import FileError
 from rru.kinds import kind_of
 from rru.training import ENDED, Result, Run, RunStatus, run_folder
+from rru.training.refit import whole_status
 from rru.training.run_files import has_config, last_error
 
 
@@ -45,24 +46,25 @@ def run_state(planned: PlannedRun, root: Path, results: Iterable[Path] = ()) -> 
     - `root`: the root folder of all runs.
     - `results`: root folders of runs that were trained elsewhere. A run that has ended in one of them counts as ended.
     """
-    states = (_read(planned, place) for place in (root, *results))
-    here = next(states)
+    states = (_read(planned, place) for place in results)
+    here = _read(planned, root, here=True)
     return here if here.status in ENDED else next((other for other in states if other.status in ENDED), here)
 
 
-def _read(planned: PlannedRun, root: Path) -> RunState:
+def _read(planned: PlannedRun, root: Path, *, here: bool = False) -> RunState:
+    """Read the state of a run; `here`, what it trains after its result counts as well."""
     folder = run_folder(planned.config, root)
     try:
         error = last_error(folder)
         if not has_config(folder):
             return RunState(RunStatus.FAILED if error else RunStatus.MISSING, message=error)
         run = Run(folder)
-        if (result := run.result()) is not None:
-            return RunState(result.status, result.epochs, result)
-        epochs = run.epochs()
-        status = run.status
+        status, result = whole_status(run, planned.config) if here else run.status, run.result()
         if error and status == RunStatus.STOPPED:
             status = RunStatus.FAILED
+        if result is not None:
+            return RunState(status, result.epochs, result, "" if status in ENDED else error)
+        epochs = run.epochs()
     except (FileError, OSError) as damage:
         return RunState(RunStatus.DAMAGED, message=f"damaged: {damage}")
     done, metric = max((epoch.epoch for epoch in epochs), default=0), kind_of(planned.config.kind).metric

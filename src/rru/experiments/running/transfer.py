@@ -2,7 +2,8 @@
 
 A folder is read only while no process writes to it, so the files sent are always a state the run can resume from. The
 receiver writes them in an order that keeps its folder resumable at every moment: the best weights, then metrics.jsonl,
-then the checkpoint, the result last; after that it removes old files.
+then the checkpoint, the result last; the same of the training on all data, in the folder `refit`, if there is one;
+after that it removes old files.
 """
 
 import re
@@ -14,11 +15,24 @@ from pathlib import Path, PurePosixPath
 
 from rru.files import MANIFEST, own_folder, read_file, walk, write_file, write_folder
 from rru.training import RunError
-from rru.training.run_files import ABOUT_DATA, CELL, DETAILS, ENVIRONMENT, ERROR, KIND, METRICS, RESULT, VOCABULARY
+from rru.training.refit import REFIT
+from rru.training.run_files import (
+    ABOUT_DATA,
+    CELL,
+    CONFIG,
+    DETAILS,
+    ENVIRONMENT,
+    ERROR,
+    KIND,
+    METRICS,
+    RESULT,
+    VOCABULARY,
+)
 
-# config.toml and lock are never sent: each folder has its own. What users put beside these files stays as it is.
+# config.toml and lock of a run are never sent: each folder has its own. What users put beside these files stays.
 _FILES = (ENVIRONMENT, METRICS, RESULT, DETAILS, VOCABULARY, ABOUT_DATA, CELL, KIND, ERROR)
 _FOLDERS = ("best", "checkpoint")
+_WITHIN = f"{REFIT}/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*){0,2}")
 MAX_FILE_SIZE = 8 << 30  # bytes of a file: weights that fit a machine
 _ORDER = ("best", METRICS, "checkpoint")  # then all other files, then the result
@@ -70,8 +84,9 @@ def names_in(folder: Path) -> list[str]:
 
 def _belongs(name: str) -> bool:
     """Return whether a run writes a file of this name, and it can be sent."""
-    inside = name.partition("/")[0] in _FOLDERS and "/" in name
-    return (inside or name in _FILES) and _NAME.fullmatch(name) is not None
+    own = name.removeprefix(_WITHIN)
+    inside = own.partition("/")[0] in _FOLDERS and "/" in own
+    return (inside or own in _FILES or name == f"{_WITHIN}{CONFIG}") and _NAME.fullmatch(own) is not None
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -90,7 +105,7 @@ def write(folder: Path, changes: Changes) -> None:
     for name in (*changes.files, *changes.names):
         if not _belongs(name):
             raise RunError(f"{folder}: received a file named {name!r}, which does not belong to a run")
-    for part in _FOLDERS:
+    for part in (*_FOLDERS, REFIT, *(f"{_WITHIN}{part}" for part in _FOLDERS)):
         own_folder(folder / part)
     for part in _in_order({_part(name) for name in changes.files}):
         inside = {name: content for name, content in changes.files.items() if _part(name) == part}
@@ -107,14 +122,15 @@ def write(folder: Path, changes: Changes) -> None:
 
 def _part(name: str) -> str:
     """Return the unit a file is written with: itself, or the folder of its checkpoint or best weights."""
-    return "/".join(PurePosixPath(name).parts[:2])
+    before = _WITHIN if name.startswith(_WITHIN) else ""
+    return before + "/".join(PurePosixPath(name.removeprefix(_WITHIN)).parts[:2])
 
 
 def _in_order(parts: Iterable[str]) -> list[str]:
     """Sort parts into writing order. The newest checkpoint goes first: an older one's best weights may be gone."""
 
-    def place(part: str) -> int:
-        top = PurePosixPath(part).parts[0]
-        return _ORDER.index(top) if top in _ORDER else len(_ORDER) + (top == RESULT)
+    def place(part: str) -> tuple[bool, int]:
+        top = PurePosixPath(part.removeprefix(_WITHIN)).parts[0]
+        return part.startswith(_WITHIN), _ORDER.index(top) if top in _ORDER else len(_ORDER) + (top == RESULT)
 
     return sorted(sorted(parts, reverse=True), key=place)
