@@ -207,3 +207,25 @@ def test_without_refit_there_is_none(config, tmp_path):
     assert not (tmp_path / "run" / "refit").exists()
     run = Run(tmp_path / "run")
     assert rru.load(run.path).evaluate() == pytest.approx(run.result().test, rel=1e-6)
+
+
+class TestTrainingOnEverything:
+    """What is scored must not be trained on, so only the second training may use all data."""
+
+    def test_it_cannot_be_asked_for(self, config, place):
+        for change in ("everything=true", "task.everything=true"):
+            with pytest.raises(ValueError, match=r"task.everything cannot be changed: scores would be of steps that"):
+                presets.override(config, [change])
+        with pytest.raises(ValueError, match=r"task.everything cannot be changed: .*`task.refit` trains on all parts"):
+            rru.fit(place / "load.csv", target="load", horizon=5, settings={"everything": True}, progress=False)
+
+    def test_a_config_that_has_it_is_not_trained(self, config, tmp_path):
+        with pytest.raises(ValueError, match=r"task.everything must not be set: scores would be of steps"):
+            train_config(config.changed({"task.everything": True}), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_the_second_training_is_neither_scored_nor_gone_on_with_by_itself(self, finished):
+        with pytest.raises(ValueError, match=r"task.everything must not be set"):
+            evaluate(finished / "refit", "test")
+        with pytest.raises(ValueError, match=r"task.everything must not be set"):
+            train_config(Run(finished / "refit").config, finished / "refit")

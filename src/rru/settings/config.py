@@ -38,6 +38,8 @@ from rru.settings.tables import (
 from rru.suggestions import choice, closest, did_you_mean
 from rru.tasks import TaskSettings
 
+EVERYTHING = "scores would be of steps that were trained on. `task.refit` trains on all parts once scores are known"
+"""Why `task.everything` is only for the training that `task.refit` asks for."""
 PlainTables = Mapping[str, Any]
 """Tables that were not checked yet."""
 Tables = dict[str, dict[str, Any]]
@@ -58,9 +60,11 @@ class Setting:
         return f"{self.table}.{self.declared.name}"
 
     @property
-    def chosen(self) -> bool:
-        """Whether it selects the preset and the data, so that it cannot be changed afterwards."""
-        return self.table == "data" or self.name in ("task.name", "model.cell")
+    def fixed(self) -> str:
+        """Why users cannot change it, in words; empty if they can."""
+        if self.table == "data" or self.name in ("task.name", "model.cell"):
+            return "it selects the preset and the data"
+        return EVERYTHING if self.name == "task.everything" else ""
 
     @property
     def inert(self) -> bool:

@@ -23,7 +23,7 @@ from rru.training.folder import Run
 from rru.training.loop import train
 from rru.training.own_code import check_own_code, write_own_code
 from rru.training.radam import RAdam
-from rru.training.refit import REFIT, not_yet_ended, refit_config, refit_watch
+from rru.training.refit import REFIT, check_scored, not_yet_ended, refit_config, refit_watch
 from rru.training.result import Result
 from rru.training.run_files import ABOUT_DATA, VOCABULARY, about_content, about_data, has_config
 from rru.training.status import RunStatus
@@ -112,6 +112,7 @@ def train_config(
     - `data_dir`, `device`: as for `assemble`.
     - `watch`, `stop`, `processes`: as for `rru.training.train`.
     """
+    check_scored(config)
     processes = processes or Processes(device=device)
     run = _existing_run(folder, config)
     result = None if run is None else _ended(run)
@@ -174,6 +175,7 @@ def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = 
     run = Run(folder)
     if not run.best_epochs:
         raise RunError(f"{folder}: has no weights yet: no epoch has finished")
+    check_scored(run.config)
     check_own_code(run.path, run.config)
     with denormals_flushed():  # as in training
         parts = assemble(run.config, data_dir, device)

@@ -5,6 +5,7 @@ so that they survive any kill as well.
 """
 
 from rru.settings import Config
+from rru.settings.config import EVERYTHING
 from rru.tasks import SeriesSettings
 from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Watch
 from rru.training.folder import Run
@@ -23,6 +24,12 @@ def refits(config: Config) -> bool:
 def without_refit(config: Config) -> Config:
     """Return a config that does not ask to train anew on all data."""
     return config.changed({"task.refit": None}) if refits(config) else config
+
+
+def check_scored(config: Config) -> None:
+    """Raise ValueError if a config trains on the parts that it would be scored on, as only the second training may."""
+    if isinstance(config.task, SeriesSettings) and config.task.everything:
+        raise ValueError(f"task.everything must not be set: {EVERYTHING}")
 
 
 def whole_status(run: Run, config: Config) -> RunStatus:

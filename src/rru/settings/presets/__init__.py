@@ -16,11 +16,12 @@ that `follows` another inherits its settings and overrides some; all files follo
 from rru.settings.cells import cells
 from rru.settings.presets.describing import described
 from rru.settings.presets.loading import OWN_PRESETS, derived, load, merged, names, tasks
-from rru.settings.presets.overrides import changed, override, settings_by_name
+from rru.settings.presets.overrides import all_settings, changed, override, settings_by_name
 from rru.suggestions import choice
 
 __all__ = [
     "OWN_PRESETS",
+    "all_settings",
     "cells",
     "changed",
     "choice",

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from rru.kinds import KINDS
 from rru.nn.options import Declared
-from rru.settings.config import Config, Setting, unknown_setting
+from rru.settings.cells import cells
+from rru.settings.config import Config, Setting, settings_of, unknown_setting
 
 _SUFFIXES = {"k": 10**3, "m": 10**6}
 
@@ -52,6 +54,12 @@ def settings_by_name(changes: Mapping[str, object], known: Mapping[str, Setting]
     return values
 
 
+def all_settings() -> list[str]:
+    """Return the full names of all settings that can be changed, of any kind of data and cell."""
+    known = [setting for kind in KINDS for cell in cells() for setting in settings_of(kind, cell).values()]
+    return list(dict.fromkeys(setting.name for setting in known if not setting.fixed))
+
+
 def changed(config: Config, changes: Iterable[str]) -> set[str]:
     """Return the full names, such as `optimiser.lr`, of the settings that `override` would change."""
     names = [change.partition("=")[0].strip() for change in changes]
@@ -67,9 +75,9 @@ def _find(name: str, known: Mapping[str, Setting], user: str) -> Setting:
     matching = [setting for full, setting in known.items() if name in (full, setting.declared.name)]
     if not matching:
         raise ValueError(unknown_setting(name, known, user))
-    open_to_change = [setting for setting in matching if not setting.chosen]
+    open_to_change = [setting for setting in matching if not setting.fixed]
     if not open_to_change:
-        raise ValueError(f"{matching[0].name} cannot be changed: it selects the preset and the data")
+        raise ValueError(f"{matching[0].name} cannot be changed: {matching[0].fixed}")
     if len(open_to_change) > 1:
         names = " or ".join(setting.name for setting in open_to_change)
         raise ValueError(f"{name!r} is ambiguous: write {names}")
