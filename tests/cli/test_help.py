@@ -86,3 +86,28 @@ def test_only_options_that_the_help_lists_are_suggested():
     output = CliRunner().invoke(app, ["--hepl"]).output
     assert "--help" in output
     assert "--cells" not in output
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("train", "bach", "--epochs", "5"), "--epochs. It is a setting: --set epochs=5"),
+        (("train", "bach", "--lr=0.01"), "--lr. It is a setting: --set lr=0.01"),
+        (("train", "bach", "--batch-size", "--verbose"), "--batch-size. It is a setting: --set batch_size=VALUE"),
+        (("run", "table1", "--forget-bias", "-1"), "--forget-bias. It is a setting: --set forget_bias=-1"),
+        (("tune", "bach", "--budget", "2M"), "--budget. It is a setting: --set budget=2M"),
+    ],
+)
+def test_an_unknown_option_that_is_a_setting_says_how_to_set_it(words, advice):
+    ran = CliRunner().invoke(app, words, env={"TERMINAL_WIDTH": "100"})
+    assert ran.exit_code == 2
+    assert f"No such option: {advice} " in ran.output
+    assert "Possible options" not in ran.output
+
+
+@pytest.mark.parametrize("words", [("train", "bach", "--everything"), ("train", "bach", "--nosuch"), ("runs", "--lr")])
+def test_other_unknown_options_are_no_settings(words):
+    ran = CliRunner().invoke(app, words, env={"TERMINAL_WIDTH": "100"})
+    assert ran.exit_code == 2
+    assert f"No such option: {words[-1]}" in ran.output
+    assert "--set" not in ran.output

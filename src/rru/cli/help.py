@@ -1,6 +1,7 @@
 """The help of commands: what each does, examples of it, and its options by group."""
 
 import inspect
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -20,10 +21,11 @@ class _Helpful:
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; raise errors that say what to type."""
+        given = list(args)  # parsing takes them away
         try:
             parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except Exception as error:
-            _advise(self, ctx, error)
+            _advise(self, ctx, error, given)
             raise
         return parsed
 
@@ -40,8 +42,11 @@ class HelpfulGroup(_Helpful, typer.core.TyperGroup):
     """A group of commands whose help begins with examples."""
 
 
-def _advise(command: Any, ctx: Any, error: Exception) -> None:
-    """Add an example to an error about a missing argument; let one about an unknown option suggest only listed ones."""
+def _advise(command: Any, ctx: Any, error: Exception, given: Sequence[str]) -> None:
+    """Add an example to an error about a missing argument; let one about an unknown option suggest only listed ones.
+
+    If the unknown option is a setting, and the command can change settings, say how.
+    """
     if isinstance(error, typer.BadParameter) and type(error).__name__ == "MissingParameter":
         _, examples, _ = parts_of(command.help or "")
         if examples:
@@ -50,6 +55,29 @@ def _advise(command: Any, ctx: Any, error: Exception) -> None:
         params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
         known = {name for param in params for name in (*param.opts, *param.secondary_opts)}
         error.possibilities = [name for name in possible if name in known]  # type: ignore[attr-defined]
+    option, sets = getattr(error, "option_name", None), any("--set" in param.opts for param in command.get_params(ctx))
+    if option and sets and (change := _as_setting(option, given)):
+        error.message = f"No such option: {option}. It is a setting: {change}"  # type: ignore[attr-defined]
+        error.possibilities = []  # type: ignore[attr-defined]
+
+
+def _as_setting(option: str, given: Sequence[str]) -> str | None:
+    """Return how to change the setting that an unknown option names, with the value it was given; None if none has it.
+
+    **Arguments:** `option`: such as `--epochs`; `given`: all arguments of the command.
+    """
+    from rru.settings.presets import all_settings  # imports torch
+
+    key = option.lstrip("-").replace("-", "_")
+    names = [name for name in all_settings() if key in (name, name.partition(".")[2])]
+    if not names:
+        return None
+    words = [*given, ""]
+    values = [
+        word.partition("=")[2] or words[at + 1] for at, word in enumerate(given) if word.partition("=")[0] == option
+    ]
+    value = next((value for value in values if value and not value.startswith("--")), "VALUE")
+    return " or ".join(f"--set {shlex.quote(f'{key if len(names) == 1 else name}={value}')}" for name in names)
 
 
 def parts_of(docstring: str) -> tuple[str, list[str], list[str]]:
