@@ -114,6 +114,18 @@ def test_a_model_of_series_of_version_0_2_forecasts_the_same(series, tmp_path):
         assert [float(value) for value in new[2:]] == pytest.approx([float(value) for value in old[2:]], rel=1e-4)
 
 
+def test_a_model_of_series_of_version_0_2_still_reads_gaps_as_the_value_before(series):
+    head, *rows = (line.split(",") for line in Path("shops.csv").read_text().splitlines())
+    rows = [
+        [day, shop, "" if number % 37 in range(5, 10) else sales, promotion]
+        for number, (day, shop, sales, promotion) in enumerate(rows)
+    ]
+    Path("gaps.csv").write_text("\n".join(map(",".join, [head, *rows])))
+    north, south = rru.load(series).forecast("gaps.csv")
+    assert north.quantiles[[0, -1], 2] == pytest.approx([35.952665, 44.030982], rel=1e-4)
+    assert south.quantiles[[0, -1], 2] == pytest.approx([113.295035, 95.396472], rel=1e-4)
+
+
 def test_a_model_of_series_of_version_0_2_is_not_trained_evaluated_or_exported(series, tmp_path):
     trained = rru.load(series)
     (series / "result.json").unlink()

@@ -120,3 +120,11 @@ def test_a_series_of_one_value_can_be_forecast_beside_others(tmp_path):
     own = several(tmp_path, a=WAVE, one=[4])
     found = read_series(read_table(own.path), own.facts.layout)
     assert found["one"].values.tolist() == [4]
+
+
+def test_what_mase_divides_by_is_of_known_values_alone():
+    values = np.arange(60.0) + 100 * (np.arange(60) % 2)
+    observed = np.ones(60, bool)
+    observed[20:30] = False
+    gaps = np.where(observed, values, 0.0)
+    assert Scaling.of(gaps, 6, observed).naive == Scaling.of(values, 6).naive == 6
