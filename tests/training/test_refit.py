@@ -1,6 +1,7 @@
 """After a run on series is scored, it is trained anew on all data; forecasts use those weights, scores never do."""
 
 import json
+import os
 import shutil
 import signal
 
@@ -10,7 +11,7 @@ import pytest
 import rru
 from rru.data import from_csv
 from rru.experiments.plans import PlannedRun
-from rru.experiments.running import run_state, to_do, transfer, workers
+from rru.experiments.running import RunLost, RunReported, run_state, to_do, transfer, workers
 from rru.experiments.running.attempt import attempt
 from rru.settings import presets
 from rru.training import Ended, Evaluated, Refitted, Run, RunError, evaluate, find_runs, run_folder, train_config
@@ -134,9 +135,24 @@ class TestInPlans:
 
     def test_while_another_process_trains_on_all_data_the_run_is_left_alone(self, entry, copied):
         (copied / "refit" / "result.json").unlink()
-        with Run(copied / "refit").locked():
+        with Run(copied).locked():
             assert attempt(entry, copied).status == "running"
+            with pytest.raises(RunError, match=r"process \d+ is training this run"):
+                train_config(entry.config, copied)
         assert not (copied / "error.txt").exists()
+
+    def test_a_worker_that_is_killed_is_replaced(self, processes, entry, finished, tmp_path, monkeypatch):
+        monkeypatch.setattr(workers, "_SPAWN", processes)
+        folder, seen = run_folder(entry.config, tmp_path), []
+
+        def watch(event):
+            seen.append(event)
+            refitted = isinstance(event, RunReported) and isinstance(event.event, Refitted)
+            if refitted and not any(isinstance(each, RunLost) for each in seen) and Run(folder).is_locked:
+                os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
+
+        assert [outcome.status for outcome in workers.run([entry], tmp_path, threads=1, watch=watch)] == ["finished"]
+        assert kept(folder) == kept(finished)
 
     def test_one_that_diverged_on_all_data_has_ended(self, entry, copied):
         file = copied / "refit" / "result.json"

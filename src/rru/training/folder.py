@@ -13,6 +13,7 @@ data.json        what is known about the user's own data, so that the model can 
 fingerprint.json what a user's own model, loss and batches are, to compare with when `rru.fit` is called again
 cell.py          a copy of the file of a user's cell, to compare it and to load the model elsewhere; not run
 kind.py          the same of a user's kind of data
+refit/           the run on all data of series, after the result; its own files are as above
 lock             held by the process that trains
 ```
 
@@ -155,7 +156,12 @@ class Run:
         """`FINISHED` or `DIVERGED` if the run has ended, `RUNNING` if a process trains it, else `STOPPED`."""
         if (result := self.result()) is not None:
             return result.status
-        return RunStatus.RUNNING if files.is_locked(self.path / "lock") else RunStatus.STOPPED
+        return RunStatus.RUNNING if self.is_locked else RunStatus.STOPPED
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process holds its lock."""
+        return files.is_locked(self.path / "lock")
 
     def result(self) -> Result | None:
         """Return the result; None if the run has not ended. Raise RunError if result.json is damaged."""

@@ -1,7 +1,7 @@
 """Build task, model and optimiser from a config, and train or evaluate them in a run folder."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -155,12 +155,13 @@ def _refit(
         return ended
     parts = assemble(config, data_dir, processes.device)
     parts.task.inherit(parts.model, run.best(run.best_epochs[-1]))
-    if processes.first:
-        within = within or Run.create_or_open(folder, config)
-    processes.wait()
     tell = refit_watch(watch, config.schedule.last_epoch or config.schedule.epochs)
-    whole = within or Run(folder)
-    return train(parts.task, parts.model, parts.optimiser, whole, tell, stop=stop, processes=processes)
+    with run.locked() if processes.first else nullcontext():  # for who looks at the run, not into its folders
+        if processes.first:
+            within = within or Run.create_or_open(folder, config)
+        processes.wait()
+        whole = within or Run(folder)
+        return train(parts.task, parts.model, parts.optimiser, whole, tell, stop=stop, processes=processes)
 
 
 def evaluate(folder: Path, split: str, *, data_dir: Place = None, device: str = "cpu") -> dict[str, float]:

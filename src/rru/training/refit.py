@@ -11,7 +11,7 @@ from rru.training.events import Ended, Evaluated, Event, Notice, Refitted, Watch
 from rru.training.folder import Run
 from rru.training.result import Result
 from rru.training.run_files import RESULT, has_config
-from rru.training.status import ENDED, RunStatus
+from rru.training.status import RunStatus
 
 REFIT = "refit"
 
@@ -38,8 +38,9 @@ def whole_status(run: Run, config: Config) -> RunStatus:
     if result is None or not _has_refit(config, result):
         return run.status
     folder = run.path / REFIT
-    status = Run(folder).status if has_config(folder) else RunStatus.STOPPED
-    return result.status if status in ENDED else status
+    if has_config(folder) and Run(folder).result() is not None:
+        return result.status
+    return RunStatus.RUNNING if run.is_locked else RunStatus.STOPPED
 
 
 def _has_refit(config: Config, result: Result) -> bool:
