@@ -17,14 +17,14 @@ from rru.cli.own import PANEL, Given, shown_data, with_own_data
 from rru.cli.places import ROOT, Root
 from rru.cli.plan_bars import PlanBars
 from rru.cli.plan_view import MAX_ROWS, PlanView, show_errors
-from rru.cli.train import Device
+from rru.cli.train import Device, Precision
 from rru.experiments import plans
 from rru.experiments.plans import Plan
 from rru.experiments.running import Outcome, to_do, workers
 from rru.experiments.running.estimate import MeasuredSpeed
 from rru.report.formatting import counted
 from rru.settings import presets
-from rru.training import RunStatus, stop_on_signals
+from rru.training import RunStatus, stop_on_signals, with_precision
 
 PLACES = ("here", "ray")
 SHOWN = (RunStatus.FINISHED, RunStatus.DIVERGED, RunStatus.STOPPED, RunStatus.FAILED)
@@ -61,6 +61,7 @@ class Choice:
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all runs, such as epochs=5. Repeatable."),
     ] = None
+    precision: Precision = None
     root: Root = ROOT
     results: Annotated[
         list[Path] | None,
@@ -81,8 +82,13 @@ class Choice:
             return tuple(self.results)
         return (RESULTS,) if RESULTS.is_dir() else ()
 
-    def load(self, name: str, given: Given) -> Plan:
-        """Load the plan of a name."""
+    def load(self, name: str, given: Given, device: str = "cpu") -> Plan:
+        """Load the plan of a name, to be trained on a device."""
+        plan = self._plan(name, given)
+        runs = [replace(run, config=with_precision(run.config, self.precision, device)) for run in plan.runs]
+        return replace(plan, runs=runs)
+
+    def _plan(self, name: str, given: Given) -> Plan:
         cells, tasks = (text and [part.strip() for part in text.split(",")] for text in (self.cells, self.tasks))
         seeds = plans.seeds_of(self.seeds)
         if self.data is None and name == plans.COMPARE:
@@ -197,7 +203,7 @@ def run(
         if name is None:
             _list_plans(choice.preset or plans.PRESETS[0])
             return
-        chosen, root, places = choice.load(name, given), choice.root, choice.places
+        chosen, root, places = choice.load(name, given, device), choice.root, choice.places
         if view.dry_run:
             view.show(chosen, choice)
             return

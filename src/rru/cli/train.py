@@ -19,7 +19,17 @@ from rru.cli.results import summary
 from rru.data import CATALOGUE, OwnData
 from rru.kinds import kind_of
 from rru.settings import Config, presets
-from rru.training import Run, RunStatus, joined, run_folder, stop_on_signals, tensorboard, train_config
+from rru.settings.tables import FLOAT32
+from rru.training import (
+    Run,
+    RunStatus,
+    joined,
+    run_folder,
+    stop_on_signals,
+    tensorboard,
+    train_config,
+    with_precision,
+)
 from rru.training import evaluate as evaluate_run
 
 Task = Annotated[
@@ -45,6 +55,13 @@ Device = Annotated[str, typer.Option(help="The device to use: cpu, cuda, cuda:1,
 Threads = Annotated[
     int | None,
     typer.Option(min=1, help="Number of CPU threads. Another number changes results. Default: torch's choice."),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="float32|bf16|auto",
+        help="Multiply in float32 or bfloat16 in training; auto: bfloat16 where it is faster. Default: float32.",
+    ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]
 
@@ -87,6 +104,7 @@ def train(
         ),
     ] = None,
     root: Root = ROOT,
+    precision: Precision = None,
     device: Device = "cpu",
     threads: Threads = None,
     data_dir: Folder = None,
@@ -108,7 +126,7 @@ def train(
         where = _Where(root, device, threads, data_dir, events, verbose)
         if task not in CATALOGUE and is_run(task, root):
             fixed: dict[str, object] = {"--cell": cell, "--preset": preset, "--seed": seed, "--ensemble": ensemble}
-            fixed |= {"--set": changes, "--run-dir": run_dir}
+            fixed |= {"--set": changes, "--run-dir": run_dir, "--precision": precision}
             _refuse(task, [name for name, value in fixed.items() if value is not None] + given.arguments[:1])
             folder = named_run(task, root)
             _run(Run(folder).config, folder, where)
@@ -119,6 +137,7 @@ def train(
         preset = presets.names(chosen)[0] if preset is None else preset
         changes = [*given.changes, *settings, *(changes or [])]
         config = presets.override(presets.load(chosen, cell or "rru", preset), changes)
+        config = with_precision(config, precision, device, run_dir)
         if isinstance(chosen, OwnData) or dry_run:
             line(presets.described(config, preset))
         if dry_run:
@@ -176,7 +195,8 @@ def _run(config: Config, folder: Path, where: _Where) -> None:
         if processes.first:
             together = f", {processes.count} processes" if processes.count > 1 else ""
             names = f"{config.task.name}, {config.model.cell}, seed {config.schedule.seed}"
-            line(f"{names}{together}: {folder}")
+            narrow = "" if config.schedule.precision == FLOAT32 else f", {config.schedule.precision}"
+            line(f"{names}{narrow}{together}: {folder}")
         tell, shown = (warn_stopping, RunBars()) if processes.first else (lambda: None, nullcontext())
         with stop_on_signals(tell) as stop, shown as bars:
             watch = tensorboard(folder, bars) if where.events and bars else bars

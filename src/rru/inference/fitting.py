@@ -14,10 +14,12 @@ from rru.inference.own_model import Changes, FittedModel, ModelTask, Score, fit_
 from rru.inference.progress import ProgressLine, together
 from rru.inference.trained import Trained
 from rru.kinds import reading_options
+from rru.nn import count_parameters
 from rru.settings import presets
 from rru.suggestions import did_you_mean
-from rru.training import RunError, Watch, run_folder, train_config
+from rru.training import RunError, Watch, run_folder, train_config, with_precision
 from rru.training.locate import ROOT
+from rru.training.precision import chosen as chosen_precision
 from rru.training.run_files import Epoch
 
 Place = Path | str
@@ -33,6 +35,7 @@ def fit(
     cell: str = "rru",
     preset: str | None = None,
     settings: Changes | None = None,
+    precision: str | None = None,
     seed: int = 0,
     folder: Place | None = None,
     data_dir: Place | None = None,
@@ -56,6 +59,7 @@ def fit(
     test: Iterable[object] | None = None,
     folder: Place,
     settings: Changes | None = None,
+    precision: str | None = None,
     seed: int = 0,
     progress: bool | None = None,
     on_epoch: Callable[[Epoch], object] | None = None,
@@ -73,6 +77,7 @@ def fit(
     cell: str = "rru",
     preset: str | None = None,
     settings: Changes | None = None,
+    precision: str | None = None,
     seed: int = 0,
     folder: Place | None = None,
     data_dir: Place | None = None,
@@ -114,6 +119,7 @@ def fit(
     **Arguments** for both:
 
     - `settings`: changes to the settings, such as `{"lr": 0.01, "epochs": 20}`, named as for `rru train --set`.
+    - `precision`: of products in training: `float32` (default), `bf16`, or `auto`, which takes bf16 where it is faster.
     - `seed`: random seed.
     - `folder`: the run folder. Default: below `runs`, named by the settings.
     - `progress`: whether to show a bar. Default: in a terminal or a notebook. False also hides what was understood of
@@ -137,6 +143,9 @@ def fit(
         if missing := [name for name, value in given.items() if value is None]:
             raise TypeError(f"fit of a model needs train and valid batches, loss and folder; missing: {_and(missing)}")
         place, loaders = Path(str(folder)).expanduser(), {"train": train, "valid": valid}
+        if precision is not None:
+            of_model = count_parameters(task), str(next(task.parameters()).device)
+            changes["schedule.precision"] = chosen_precision(precision, *of_model, place)
         own_task = ModelTask(loaders | ({} if test is None else {"test": test}), loss, metric)
         with ProgressLine(type(task).__name__, place, progress) as shown:
             return fit_model(task, own_task, place, changes, together(shown, on_epoch, watch), stop)
@@ -150,7 +159,9 @@ def fit(
     preset = presets.names(chosen)[0] if preset is None else preset
     config = presets.load(chosen, cell, preset)
     config = config.changed(presets.settings_by_name(changes, config.settings, f"{config.task.name} and {cell}"))
-    place = run_folder(config, ROOT) if folder is None else Path(folder).expanduser()
+    given_place = None if folder is None else Path(folder).expanduser()
+    config = with_precision(config, precision, device, given_place)
+    place = given_place or run_folder(config, ROOT)
     with ProgressLine(config.task.name, place, progress) as shown:
         if isinstance(chosen, OwnData):
             for text in (chosen.summary, *chosen.notes, presets.described(config, preset)):

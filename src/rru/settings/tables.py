@@ -105,9 +105,12 @@ class OptimiserSettings:
     ] = 0.0
 
 
+PRECISIONS = FLOAT32, BFLOAT16 = "float32", "bf16"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The table `schedule`: how long a run trains, at which rates, its seed, and how often it logs and saves."""
+    """The table `schedule`: how long a run trains, at which rates and precision, its seed, when it logs and saves."""
 
     patience: Annotated[int, Option("epochs without improvement before training stops", at_least=1)]
     epochs: Annotated[int, Option("maximum number of epochs", at_least=1)]
@@ -124,6 +127,10 @@ class Schedule:
     warmup: Annotated[
         float, Option("share of all planned steps over which the learning rate rises from zero", at_least=0, below=1)
     ] = 0.0
+    precision: Annotated[
+        str,
+        Option("the precision of products in training; weights, sums and evaluation are float32", choices=PRECISIONS),
+    ] = FLOAT32
     last_epoch: Annotated[
         int | None, Option("the epoch to end after, if that is before the last one planned", at_least=1)
     ] = None

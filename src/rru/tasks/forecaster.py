@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rru.nn import Layer
+from rru.tasks.cross_entropy import full_precision, head_logits
 from rru.tasks.models import Architecture, LayerState, Recurrent
 from rru.tasks.windows import STEP_FEATURES
 
@@ -129,13 +130,14 @@ class Forecaster(Recurrent):
         inputs = inputs.to(self.change.dtype)
         context, future = inputs[: shape.context], inputs[shape.context :]
         values, known = context[..., 0], slice(STEP_FEATURES + shape.past, None)
-        if shape.known:  # ONNX Runtime leaves a product with no inputs uninitialised
-            values = values - context[..., known] @ self.effects  # (C, B)
-        level = self.level @ values  # (B,)
-        centred = values - level
-        start = self.start @ centred + level
-        if shape.known:
-            start = start + future[..., known] @ self.effects
+        with full_precision(inputs.device):
+            if shape.known:  # ONNX Runtime leaves a product with no inputs uninitialised
+                values = values - context[..., known] @ self.effects  # (C, B)
+            level = self.level @ values  # (B,)
+            centred = values - level
+            start = self.start @ centred + level
+            if shape.known:
+                start = start + future[..., known] @ self.effects
         return start, *self.correct(centred, context, future, state)
 
     def correct(
@@ -144,11 +146,13 @@ class Forecaster(Recurrent):
         """Return correction, raw distances and final state, from centred values (C, B) and the features of steps."""
         shape = self.shape
         output, last = self.run(self._patches(centred, context), state, None)  # (patches, B, p)
-        raw = self.head(output[-1]).unflatten(-1, (shape.horizon, len(QUANTILES))).transpose(0, 1)  # (H, B, Q)
+        raw = head_logits(self.head, output[-1])  # (B, H Q)
+        raw = raw.reshape(-1, shape.horizon, len(QUANTILES)).transpose(0, 1)  # (H, B, Q)
         if shape.known:
             raw = raw + self._known(output[-1], future[..., STEP_FEATURES + shape.past :])
         distances = torch.cat([raw[..., :MEDIAN], raw[..., MEDIAN + 1 :]], dim=-1)
-        return raw[..., MEDIAN] + self.change @ centred, distances, last
+        with full_precision(centred.device):
+            return raw[..., MEDIAN] + self.change @ centred, distances, last
 
     def _patches(self, centred: Tensor, context: Tensor) -> Tensor:
         """Return the features (patches, B, m) that the layers read, of centred values (C, B)."""

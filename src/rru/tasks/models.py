@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rru.nn import Layer, hidden_size_for, layer_class
-from rru.tasks.cross_entropy import head_cross_entropy
+from rru.tasks.cross_entropy import head_cross_entropy, head_logits
 
 if TYPE_CHECKING:
     from rru.tasks.forecaster import WindowShape
@@ -152,7 +152,7 @@ class SequenceModel(Recurrent):
         output, last = self.run(inputs, state, lengths)
         output = output[skip:]  # (T - skip, B, p)
         if targets is None:
-            return self.head(output), last
+            return head_logits(self.head, output), last
         return head_cross_entropy(self.head, output.flatten(0, 1), targets.flatten()), last
 
 
@@ -174,7 +174,7 @@ class Classifier(Recurrent):
         """
         _, last = self.run(inputs, state, lengths)
         h = last if isinstance(last, Tensor) else last[0]  # (layers, B, n)
-        return self.head(h[-1]), last
+        return head_logits(self.head, h[-1]), last
 
 
 def _check_options(cell: str, layer: Callable[..., Layer], options: Options) -> None:

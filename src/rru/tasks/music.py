@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rru.data import KEYS, SPLITS, Facts, Music, without_empty_steps
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled, windows
+from rru.tasks.cross_entropy import full_precision
 from rru.tasks.joint import JointHead, head_of
 from rru.tasks.metrics import NLL
 from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of
@@ -134,7 +135,8 @@ def window_nats(model: nn.Module, batch: Batch) -> Tensor:
     targets, steps = batch.targets.to(logits.dtype), torch.arange(len(logits), device=logits.device)
     there = steps[:, None] < batch.lengths  # (T, B)
     if isinstance(model.head, JointHead):
-        known = model.head.nats(logits[there], targets[there])  # (N,); float32 under autocast, where logits are not
+        with full_precision(logits.device):
+            known = model.head.nats(logits[there], targets[there])  # (N,)
         nats = known.new_zeros(there.shape).masked_scatter(there, known)
     else:
         nats = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=-1)

@@ -7,6 +7,7 @@ from rru.training.folder import Run
 from rru.training.from_config import assemble, evaluate, train_config
 from rru.training.locate import find_runs, named_run, run_folder
 from rru.training.loop import train
+from rru.training.precision import with_precision
 from rru.training.radam import RAdam
 from rru.training.result import Result
 from rru.training.status import ENDED, RunStatus
@@ -40,4 +41,5 @@ __all__ = [
     "tensorboard",
     "train",
     "train_config",
+    "with_precision",
 ]

@@ -22,6 +22,7 @@ from rru.training.distributed import Processes
 from rru.training.errors import RunError
 from rru.training.events import Ended, Evaluated, Event, Notice, Started, Stepped, Watch
 from rru.training.folder import Run
+from rru.training.precision import autocast, in_float32, slow_notice
 from rru.training.progress import Progress
 from rru.training.rates import rate_share
 from rru.training.result import Result
@@ -133,6 +134,8 @@ class _Loop:
             self._line({"kind": "epoch", "epoch": 0, "step": 0, "validation": scores})
             self._save()
         done, schedule = self.progress, self.schedule
+        if slow := slow_notice(schedule.precision, self.session.device):
+            self._tell(Notice(slow))
         model_facts = (count_parameters(self.session.model), self._untrained_loss(), self.task.metric.key)
         self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *model_facts))
 
@@ -207,7 +210,7 @@ class _Loop:
         with progress.timed("model"):
             session.optimiser.zero_grad(set_to_none=True)
             part, share = self.processes.part(batch)
-            with self.processes.own_randomness():
+            with self.processes.own_randomness(), autocast(self.schedule.precision, session.device):
                 loss, carried = self.task.loss(session.model, part, session.carried)
             loss.backward(loss.new_tensor(share))  # type: ignore[no-untyped-call]
             value = self.processes.sum_gradients(session.model, loss.item() * share)
@@ -217,7 +220,7 @@ class _Loop:
         share = rate_share(progress.step, self.schedule.epochs * steps, self.schedule)
         with progress.timed("optimiser"):
             session.step(share)
-        session.carried = carried
+        session.carried = in_float32(carried)
         progress.count(value, batch.tokens)
         self._tell(Stepped(progress.epoch + 1, progress.index, steps, progress.step, value, batch.tokens))
         if self.schedule.log_steps and progress.step % self.schedule.log_steps == 0:

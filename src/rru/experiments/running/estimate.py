@@ -18,6 +18,7 @@ from rru.kinds import kind_of
 from rru.nn import count_parameters
 from rru.settings import Config
 from rru.training import ENDED, Result, find_runs
+from rru.training.precision import autocast
 
 TRAIN_FLOP, EVALUATE_FLOP = 6, 2  # per parameter and time step: forward and backward pass; forward pass only
 START_SECONDS = 0.4  # per run: read the data, build the model, test it, write the result
@@ -50,10 +51,10 @@ class Estimate:
 def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: Path, speed: Speed) -> list[Estimate]:
     """Estimate the time left for each run that has no result.
 
-    Use ended runs with the same cell, task settings, epoch limit and patience: their mean number of epochs, minus the
-    epochs done, times their seconds per epoch and parameter, times the run's budget. If there are none, it divides the
-    run's FLOP by the machine's speed, and adds what starting and saving take, for as many epochs as other cells took on
-    average, or `PATIENCES` times the patience.
+    Use ended runs with the same cell, precision, task settings, epoch limit and patience: their mean number of epochs,
+    minus the epochs done, times their seconds per epoch and parameter, times the run's budget. If there are none, it
+    divides the run's FLOP by the machine's speed, and adds what starting and saving take, for as many epochs as other
+    cells took on average, or `PATIENCES` times the patience.
 
     **Arguments:**
 
@@ -67,7 +68,8 @@ def time_left(entries: Sequence[PlannedRun], states: Sequence[RunState], root: P
     for entry, state in to_do:
         config, settings = entry.config, _epochs_settings(entry.config)
         alike = [(other, result) for other, result in ended if _epochs_settings(other) == settings]
-        if (rate := _rate([result for other, result in alike if other.model.cell == entry.cell])) is not None:
+        same_speed = [result for other, result in alike if _speed_settings(other) == _speed_settings(config)]
+        if (rate := _rate(same_speed)) is not None:
             epochs, each = rate
             seconds: float | None = max(epochs - state.epoch, 0.0) * each * config.model.budget
         else:
@@ -101,15 +103,14 @@ def _statistics(config: Config) -> Statistics:
 
 
 class MeasuredSpeed:
-    """Measure the FLOP per second of training with one thread, once per kind of data and cell, a tenth of a second
-    each."""
+    """Measure the FLOP per second of training with one thread, a tenth of a second per kind, cell and precision."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[str, str], float | None] = {}
+        self.known: dict[tuple[str, ...], float | None] = {}
 
     def __call__(self, entry: PlannedRun) -> float | None:
         """Return the speed for a run; None if it cannot be measured."""
-        key = (entry.config.kind, entry.cell)
+        key = (entry.config.kind, *_speed_settings(entry.config))
         if key not in self.known:
             self.known[key] = _measured(entry)
         return self.known[key]
@@ -131,7 +132,9 @@ def _measured(entry: PlannedRun) -> float | None:
         steps = min(max(round(MEASURED_FLOP / flop), MIN_STEPS), MAX_STEPS)
         steps = model.window_steps or steps
         inputs = model.example(steps, batch)
-        return float(flop * steps / min(_train_seconds(model, inputs) for _ in range(2)))  # the first pass is slow
+        with autocast(config.schedule.precision, inputs.device):
+            seconds = min(_train_seconds(model, inputs) for _ in range(2))  # the first pass is slow
+        return float(flop * steps / seconds)
 
 
 @contextmanager
@@ -175,3 +178,8 @@ def _rate(results: Sequence[Result]) -> tuple[float, float] | None:
 def _epochs_settings(config: Config) -> tuple[object, ...]:
     """Return the settings that decide how many epochs a run trains for."""
     return config.tables()["task"], config.schedule.epochs, config.schedule.patience
+
+
+def _speed_settings(config: Config) -> tuple[str, str]:
+    """Return the settings that decide how long an epoch takes, for each parameter."""
+    return config.model.cell, config.schedule.precision

@@ -4,7 +4,7 @@ from rru.settings.config import Config
 
 SHOWN = (
     "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr", "epochs",
-    "patience", "decay", "warmup", "patch", "ensemble",
+    "patience", "decay", "warmup", "precision", "patch", "ensemble",
 )  # fmt: skip
 
 
