@@ -1,6 +1,9 @@
 // The gradient of a large matrix in bfloat16, by AVX512_BF16: rounded factors, float32 sums. Without these instructions
 // the gradients of large layers are float32 products (dense_gradient.h).
 #pragma once
+#include <algorithm>
+#include <vector>
+
 #include "arguments.h"
 #include "bfloat16.h"
 #include "threads.h"
@@ -8,8 +11,9 @@
 #if defined(RRU_DOTS)
 namespace rru::RRU_ISA {
 
-// Compute the sum over all tokens of a[token][r] * b[token][c]. Tokens are processed in blocks; of each, `a` and `b` are
-// stored in pairs of tokens, in strips of as many columns as a tile takes, so that a tile reads both in order.
+// Compute the sum over all tokens of a[token][r] * b[token][c]. Tokens whose row of `a` is zero, such as those past the
+// end of a sequence, are left out. The others are processed in blocks; of each, `a` and `b` are stored in pairs of tokens,
+// in strips of as many columns as a tile takes, so that a tile reads both in order.
 template <typename T>
 struct MatrixGradient {
   static constexpr int tile_rows = 8, tile_columns = 48, block = 1024;  // a strip of `a` takes 16 kB, of `b` 96 kB
@@ -17,6 +21,7 @@ struct MatrixGradient {
   const int tokens, rows, columns, split;
   const T *a, *b;    // (tokens, rows), (tokens, columns)
   T *left, *right;   // (rows, split), (rows, columns - split): the result, cut after column `split`
+  std::vector<int> live;              // the tokens that count
   Buffer<uint32_t> pairs_a, pairs_b;  // (strips, block / 2, columns of a strip)
 
   explicit MatrixGradient(Arguments& in)
@@ -31,18 +36,24 @@ struct MatrixGradient {
         pairs_a(strips_of(rows, tile_rows) * tile_rows * (block / 2)),
         pairs_b(strips_of(columns, tile_columns) * tile_columns * (block / 2)) {
     if (!has_bfloat16_dots()) throw Mismatch("this processor lacks AVX512_BF16");
+    live.reserve(tokens);
+    for (int token = 0; token < tokens; ++token) {
+      const T* row = a + static_cast<size_t>(token) * rows;
+      if (std::any_of(row, row + rows, [](T value) { return value != 0; })) live.push_back(token);
+    }
   }
   static size_t strips_of(int size, int width) { return (size + width - 1) / width; }
 };
 
-// Store tokens first .. first + count of a (tokens, size) matrix in pairs, for this share of the pairs.
+// Store some tokens of a (tokens, size) matrix in pairs, for this share of the pairs.
 template <int Width>
-void pair_tokens(const float* from, int size, int first, int count, Share share, uint32_t* pairs) {
+void pair_tokens(const float* from, int size, const int* tokens, int count, Share share, uint32_t* pairs) {
   constexpr int lanes = Simd<float>::lanes, part = Width < lanes ? Width : lanes;
   const int lines = (count + 1) / 2, end = share.last(lines);
   for (int i = share.first(lines); i < end; ++i) {
-    const float* low = from + (first + size_t{2} * i) * size;
-    const float* high = 2 * i + 1 < count ? low + size : nullptr;  // the last token of an odd number pairs with zeros
+    auto row_of = [&](int place) { return from + static_cast<size_t>(tokens[place]) * size; };
+    const float* low = row_of(2 * i);
+    const float* high = 2 * i + 1 < count ? row_of(2 * i + 1) : nullptr;  // the last of an odd number pairs with zeros
     for (int c = 0; c < size; c += lanes) {
       const int present = std::min(lanes, size - c);
       auto read = [&](const float* row) { return present == lanes ? load(row + c) : load_some(row + c, present); };
@@ -110,16 +121,18 @@ inline void add_block(const MatrixGradient<float>& call, int lines, bool begin, 
 
 inline void run(MatrixGradient<float>& call, int threads) {
   using Call = MatrixGradient<float>;
-  if (call.tokens == 0) {
+  const int tokens = static_cast<int>(call.live.size());
+  if (tokens == 0) {
     std::fill_n(call.left, static_cast<size_t>(call.rows) * call.split, 0.0f);
     std::fill_n(call.right, static_cast<size_t>(call.rows) * (call.columns - call.split), 0.0f);
   }
-  for (int first = 0; first < call.tokens; first += Call::block) {
-    const int count = std::min<int>(Call::block, call.tokens - first);
+  for (int first = 0; first < tokens; first += Call::block) {
+    const int count = std::min<int>(Call::block, tokens - first);
+    const int* chosen = call.live.data() + first;
     auto pack = [&](int thread) {
       const Share share{thread, threads};
-      pair_tokens<Call::tile_rows>(call.a, call.rows, first, count, share, call.pairs_a.get());
-      pair_tokens<Call::tile_columns>(call.b, call.columns, first, count, share, call.pairs_b.get());
+      pair_tokens<Call::tile_rows>(call.a, call.rows, chosen, count, share, call.pairs_a.get());
+      pair_tokens<Call::tile_columns>(call.b, call.columns, chosen, count, share, call.pairs_b.get());
     };
     auto add = [&](int thread) { add_block(call, (count + 1) / 2, first == 0, {thread, threads}); };
     in_parallel(threads, pack, [] {});

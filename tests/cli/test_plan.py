@@ -17,6 +17,7 @@ from rru.experiments import plans
 from rru.experiments.running import Outcome, RunState, run_state, workers
 from rru.experiments.running.estimate import MeasuredSpeed, epoch_flop, time_left
 from rru.training import Run, RunStatus
+from rru.training import precision as precisions
 from tests.cli.terminal import Terminal
 from tests.experiments.chorales import folder, planned, trained
 
@@ -30,6 +31,17 @@ def rru_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def test_another_precision_is_another_run(rru_command, monkeypatch):
+    monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: True)
+    one = (*BACH, "--cells", "lstm", "--set", "epochs=1")
+    assert "1 finished" in rru_command("run", *one).output
+    for precision, done in {"float32": 1, "auto": 1, "bf16": 0}.items():  # auto: the model is small
+        assert f"{done} of 1 run done" in rru_command("run", *one, "--precision", precision, "--dry-run").output
+    assert "1 finished" in rru_command("run", *one, "--precision", "bf16").output
+    assert "1 of 1 run done" in rru_command("run", *one, "--set", "precision=bf16", "--dry-run").output
+    assert "precision must be one of float32, bf16, auto" in rru_command("run", *one, "--precision", "half").output
 
 
 def test_every_plan_is_a_line(rru_command):

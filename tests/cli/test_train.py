@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from rru.cli.commands import app
 from rru.cli.demo import sparkline
 from rru.settings import presets
+from rru.training import precision as precisions
 from tests.cli.terminal import screen
 
 
@@ -66,6 +67,29 @@ def test_another_seed_is_another_run_with_other_numbers(rru_command, tmp_path):
 
 def test_seed_can_be_set_with_set(rru_command):
     assert "bach, rru, seed 3:" in rru_command(*smoke("--set", "seed=3")).output
+
+
+def test_bfloat16_is_another_run_and_is_shown_beside_it(rru_command, tmp_path, monkeypatch):
+    monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: True)
+    rru_command(*smoke())
+    ran = rru_command(*smoke("--precision", "bf16"))
+    assert ran.exit_code == 0, ran.output
+    assert "bach, rru, seed 0, bf16:" in ran.output
+    assert rru_command(*smoke("--set", "precision=bf16")).output.count("already finished") == 1
+    listed = rru_command("runs").output.splitlines()
+    assert sum("precision=bf16" in line for line in listed) == 1
+    assert "precision=bf16" in rru_command(*smoke("--precision", "auto", "--set", "budget=2M", "--dry-run")).output
+    rru_command("report")
+    assert "precision=bf16" in (tmp_path / "runs" / "report.html").read_text()
+    run = next((tmp_path / "runs/bach/rru").iterdir())
+    assert "--precision cannot be given with a run" in rru_command("train", run, "--precision", "bf16").output
+
+
+def test_bfloat16_says_where_it_is_not_faster(rru_command, monkeypatch):
+    monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: False)
+    ran = rru_command(*smoke("--precision", "bf16"))
+    assert ran.exit_code == 0, ran.output
+    assert "bf16 is not faster than float32 here" in " ".join(ran.output.split())
 
 
 def test_runs_are_listed_evaluated_and_resumed(rru_command, tmp_path):
@@ -126,6 +150,10 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
         (smoke("--device", "nowhere"), "device must be one that torch has here"),
         (smoke("--set", "lrr=1"), "did you mean optimiser.lr"),
         (smoke("--set", "dropout=2"), "model.dropout must be"),
+        (
+            smoke("--precision", "fp16"),
+            "precision must be one of float32, bf16, auto; got 'fp16'; did you mean 'bf16'?",
+        ),
         (("train", "bch"), "did you mean 'bach'"),
         (("train", "./nowhere/novel.txt"), "novel.txt: does not exist"),
         (("runs", "latest"), "FOLDER must be a folder of runs; latest is a run"),

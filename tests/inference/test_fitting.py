@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import rru
 from rru.data import DataError
 from rru.training import Run, RunError
+from rru.training import precision as precisions
 from tests import own_files
 
 INPUTS = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
@@ -94,6 +95,27 @@ class TestOwnModel:
         with pytest.raises(ValueError, match=r"schedule\.decay must be 'none' or 'cosine' or 'linear', got 'cos'"):
             fit(settings={"decay": "cos"})
 
+    def test_in_bfloat16_it_goes_on_to_the_same_weights(self, monkeypatch):
+        monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: True)
+        plain, whole, calls = fit("plain"), fit("whole", precision="bf16"), iter(range(100))
+        assert fit("part", precision="bf16", stop=lambda: next(calls) == 11).status == "stopped"
+        again = fit("part", settings={"lr": 0.05, "epochs": 3, "precision": "bf16"})
+        assert again.test == whole.test
+        assert whole.test["loss"] != plain.test["loss"]
+        assert whole.test["loss"] == pytest.approx(plain.test["loss"], rel=0.05)
+        assert {each.dtype for each in whole.model.parameters()} == {torch.float32}
+
+    def test_auto_takes_bfloat16_for_large_models_and_what_a_folder_has(self, monkeypatch):
+        monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: True)
+        large = nn.Sequential(nn.Linear(5, 40_000), nn.Linear(40_000, 1), nn.Flatten(0))
+        for name, made in {"small": None, "large": large}.items():
+            fit(name, made=made, precision="auto", settings={"epochs": 1})
+        assert [Run(name).tables["schedule"]["precision"] for name in ("small", "large")] == ["float32", "bf16"]
+        monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: False)
+        assert fit("large", made=large, precision="auto", settings={"epochs": 1}).status == "finished"
+        with pytest.raises(ValueError, match="precision must be one of float32, bf16, auto; got 'fp16'"):
+            fit("other", precision="fp16")
+
     def test_a_setting_that_is_removed_has_its_default(self):
         first = fit(settings={"epochs": 1})
         again = fit(settings={"epochs": 1, "warmup": None, "ema": None})  # the same training
@@ -167,6 +189,12 @@ class TestOwnModel:
 
 
 class TestData:
+    @pytest.mark.parametrize(("precision", "expected"), [("bf16", "bf16"), ("auto", "float32"), (None, "float32")])
+    def test_precision_is_a_setting_of_the_run(self, precision, expected, monkeypatch):
+        monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda device: True)
+        trained = rru.fit("bach", preset="smoke", precision=precision, settings={"epochs": 1}, progress=False)
+        assert Run(trained.path).config.schedule.precision == expected
+
     def test_a_path_is_recognised_and_short_settings_are_those_of_the_command(self, tmp_path):
         own_files.text(tmp_path / "novel.txt")
         for place in ("novel.txt", tmp_path / "novel.txt"):

@@ -173,6 +173,19 @@ def test_a_matrix_gradient_is_the_product_over_all_tokens(tokens, rows, columns,
     assert (torch.cat([left, right], 1) - wanted).abs().max() < 1e-6 * tokens**0.5 * wanted.abs().max().clamp(1)
 
 
+@pytest.mark.skipif(not HAS_DOTS, reason="this processor lacks AVX512_BF16")
+@pytest.mark.parametrize("tokens", [3, 2500])
+def test_a_matrix_gradient_leaves_out_tokens_without_a_gradient(tokens):
+    torch.manual_seed(0)
+    gradient, values = torch.randn(tokens, 1, 30), torch.randn(tokens, 1, 131)
+    gradient[torch.rand(tokens) < 0.6] = 0
+    wanted = rounded(gradient[:, 0]).double().T @ rounded(values[:, 0]).double()
+    both = weight_gradients.over_steps(gradient, values, True)
+    assert (both - wanted).abs().max() < 1e-6 * tokens**0.5 * wanted.abs().max().clamp(1)
+    nothing = weight_gradients.over_steps(torch.zeros_like(gradient), values, True)
+    assert torch.equal(nothing, torch.zeros(30, 131))
+
+
 @every_kind
 def test_infinity_and_nan_stay_what_they_are(kind):
     case = Case(every_cell.args[1][0], steps=2, batch=9, dtype=torch.float32)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import rru
-from rru.scan import reference, thresholds
+from rru.scan import ScanInputs, reference, thresholds
 from rru.scan.arguments import ScanArguments, ScanSpec
 from rru.scan.kernels import KERNELS
 from rru.scan.native import call
@@ -226,8 +226,6 @@ def test_counts_decide(changes, tokens, dropout, wide, monkeypatch):
     arguments = ScanArguments(spec, x, state, [], None, torch.tensor(1))
     assert (kernel.native.best_form(arguments).name == "rru_wide") == wide
     assert kernel.native.best_form(arguments._replace(seed=None)).name == "rru"  # no dropout in this scan
-    rounded = arguments._replace(spec=spec._replace(autocast=torch.bfloat16))
-    assert kernel.native.best_form(rounded).name == "rru"
 
 
 def test_other_live_entries_than_the_forward_pass_saved_are_an_error():
@@ -243,3 +241,32 @@ def test_the_default_device_of_new_tensors_does_not_matter():
     layer, x = rru.RRU(8, 128, expansion=8.0, dropout=0.5), torch.randn(10, 32, 8)
     with torch.device("meta"):
         assert layer(x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "dropout", "wide"),
+    [({}, 0.65, True), ({}, 0.5, False), ({"expansion": 2.0}, 0.75, False)],
+)
+def test_bfloat16_must_skip_more(changes, dropout, wide, monkeypatch):
+    monkeypatch.undo()
+    cell, x = a_cell(**changes), torch.empty(3200, 1, 20, device="meta")
+    state = [torch.empty(1, cell.hidden_size, device="meta")]
+    spec = ScanSpec("rru", KERNELS["rru"].options.of(cell), dropout, False, autocast=torch.bfloat16)
+    arguments = ScanArguments(spec, x, state, [], None, torch.tensor(1))
+    assert (KERNELS["rru"].native.best_form(arguments).name == "rru_wide") == wide
+
+
+def test_under_autocast_it_is_the_form_in_float32(monkeypatch):
+    monkeypatch.undo()
+    cell = a_cell(dropout=0.7)
+    x, seed = torch.randn(60, 32, 20), torch.tensor(5)
+    results = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            outputs, (last,) = native.scan(cell, ScanInputs(x, cell.initial_state(32), seed=seed))
+        cell.zero_grad()
+        last.sum().backward()
+        results.append((last, cell.weight_h.grad.clone()))
+        assert outputs.dtype == (torch.bfloat16 if enabled else torch.float32)
+    for plain, rounded in zip(*results, strict=True):
+        torch.testing.assert_close(rounded, plain)

@@ -28,3 +28,21 @@ def test_no_gradient_is_computed_where_none_is_wanted():
         loss = head_cross_entropy(head, features, torch.arange(4))
     assert not loss.requires_grad
     assert loss == F.cross_entropy(head(features), torch.arange(4))
+
+
+@pytest.mark.parametrize("classes", [10, MANY_CLASSES + 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_under_autocast_the_loss_is_float32_and_only_products_are_rounded(classes, dtype):
+    head = torch.nn.Linear(64, classes)
+    given = torch.randn(300, 64).to(dtype).requires_grad_()
+    features, targets = given.detach().float().requires_grad_(), torch.randint(0, classes, (300,))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = head_cross_entropy(head, given, targets)
+    expected = F.cross_entropy(head(features), targets)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected, rtol=1e-3, atol=0)
+    ours = torch.autograd.grad(loss, (given, head.weight, head.bias))
+    theirs = torch.autograd.grad(expected, (features, head.weight, head.bias))
+    assert [mine.dtype for mine in ours] == [dtype, torch.float32, torch.float32]
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.float(), other, rtol=0, atol=0.02 * float(other.abs().max()))

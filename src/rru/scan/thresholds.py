@@ -43,6 +43,9 @@ SELECT_ABOVE = 0.7
 """The dropout rate above which Eq. 1 is computed only where dropout keeps it."""
 MAX_WIDE_EXTRA, MAX_WIDE_EXTRA_SELECTED = 0.6, 0.8
 """The most additional work, as a share of Eq. 1's, up to SELECT_ABOVE and above it; see `is_wide`."""
+MIN_WIDE_DROPOUT_BFLOAT16, MAX_WIDE_EXTRA_BFLOAT16 = 0.6, 0.3
+"""The same under autocast, where other forms multiply in bfloat16 and this one in float32: it must skip more.
+docs/lab/2026-11-speed.md, "Whole training steps in bf16"."""
 
 # Fused scans. Not measured, for want of a GPU: computed from the sizes of registers and caches.
 MAX_WHOLE_STATE, MAX_WHOLE_UNITS = 128, 1024

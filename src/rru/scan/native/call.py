@@ -79,7 +79,7 @@ def _run(loop: tuple[Any, ...], arguments: ScanArguments, tensors: Sequence[Tens
 def _fields(direction: str, cell: NativeCell, arguments: ScanArguments, small: bool, save: bool) -> tuple[Any, ...]:
     """Return the fields of a `Loop`, but for `numbers`."""
     spec, x, state, _, lengths, _ = arguments
-    flags = spec.reverse, save, lengths is not None, spec.autocast is torch.bfloat16
+    flags = spec.reverse, save, lengths is not None, spec.bfloat16 and cell.rounds
     return (direction, cell, spec.options, x.dtype, x.shape, state[0].shape[1], small, library.instruction_set, *flags)
 
 

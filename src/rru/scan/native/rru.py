@@ -125,7 +125,9 @@ def is_wide(arguments: ScanArguments) -> bool:
     The sum of both decides.
     """
     options, dropout = arguments.spec.options, arguments.spec.dropout
-    if arguments.seed is None or dropout < thresholds.MIN_WIDE_DROPOUT or arguments.spec.bfloat16:
+    bfloat16 = arguments.spec.bfloat16
+    least = thresholds.MIN_WIDE_DROPOUT_BFLOAT16 if bfloat16 else thresholds.MIN_WIDE_DROPOUT
+    if arguments.seed is None or dropout < least:
         return False
     (steps, batch, m, n), g = arguments.sizes, options.expanded_size
     tokens, width = steps * batch, n + options.output_size
@@ -135,4 +137,5 @@ def is_wide(arguments: ScanArguments) -> bool:
         return False
     is_selected = dropout > thresholds.SELECT_ABOVE
     most = thresholds.MAX_WIDE_EXTRA_SELECTED if is_selected else thresholds.MAX_WIDE_EXTRA
+    most = thresholds.MAX_WIDE_EXTRA_BFLOAT16 if bfloat16 else most
     return bool((m + n) * (g + tokens) < most * g * tokens)

@@ -15,6 +15,7 @@ class NativeWideRRU(NativeRRU):
     """The RRU with one ReLU layer, Normalize and dropout, computed from the live entries of d."""
 
     name = "rru_wide"
+    rounds = False
 
     def derived(self, weights: Sequence[Tensor]) -> list[Tensor]:
         weight = torch.cat([weights[0], weights[1]], 1)  # (g, m + n)

@@ -37,6 +37,8 @@ class NativeCell(ABC):
 
     name: ClassVar[str]
     """The functions of the library are `<name>_forward`, `<name>_backward` and so on."""
+    rounds: ClassVar[bool] = True
+    """Whether its loops multiply in bfloat16 under autocast."""
     step_numbers: ClassVar[dict[str, int]] = {}
     """`backward_numbers` for a single step."""
 
