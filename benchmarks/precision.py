@@ -1,12 +1,11 @@
 """Compare whole training steps in bfloat16 with float32: batch, loss, backward pass and optimiser.
 
-`python -m benchmarks.precision jsb ptb-words novel.txt` takes the same batches in turn with both; text files are read
-as `rru train` does. Times are processor seconds, so run it with `--threads 1` beside other programs.
+`python -m benchmarks.precision jsb ptb-words novel.txt` takes the same batches in turn with both; files are read as
+`rru train` does. Times are processor seconds of all threads, so beside other programs use `--threads 1`.
 """
 
 import argparse
 import time
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,11 +14,14 @@ import torch
 from benchmarks.report import table
 from benchmarks.timing import median
 from rru import data
+from rru.nn import count_parameters
 from rru.settings import presets
-from rru.tasks import LayerState
+from rru.settings.tables import PRECISIONS
+from rru.tasks import Batch, LayerState
 from rru.training.from_config import Assembled, assemble
+from rru.training.precision import autocast
 
-PHASES = ("batch", "loss", "backward", "optimiser")
+PHASES = ("loss", "backward", "optimiser")
 
 
 def main() -> None:
@@ -34,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows = [row for name in options.tasks for row in compare(name, options)]
-    print(table(["task", "parameters", "phase", "float32, ms", "bf16, ms", "bf16 / float32"], rows))
+    print(table(["task", "parameters", "phase", *(f"{name}, ms" for name in PRECISIONS), "bf16 / float32"], rows))
 
 
 def compare(name: str, options: argparse.Namespace) -> list[list[str]]:
@@ -42,32 +44,27 @@ def compare(name: str, options: argparse.Namespace) -> list[list[str]]:
     task = data.from_path(Path(name)) if Path(name).exists() else name
     config = presets.override(presets.load(task, options.cell, options.preset), options.changes)
     parts = assemble(config)
-    seconds: dict[bool, list[list[float]]] = {False: [], True: []}
+    seconds: dict[str, list[list[float]]] = {precision: [] for precision in PRECISIONS}
     batches = parts.task.epoch(torch.Generator().manual_seed(0))
     carried: LayerState = None
-    for index in range(options.steps + 1):
-        for bfloat16 in (False, True):
-            taken, carried = step(parts, batches, index % len(batches), carried, bfloat16)
-            if index:  # the first step starts threads and allocates memory
-                seconds[bfloat16].append(taken)
+    for index in range(-1, options.steps):  # the first step starts threads and allocates memory
+        batch = batches[(index + 1) % len(batches)]
+        for precision in PRECISIONS:
+            times, carried = step(parts, batch, carried, precision)
+            seconds[precision] += [times] * (index >= 0)
     rows = []
-    size = sum(each.numel() for each in parts.model.parameters())
     for number, phase in enumerate((*PHASES, "all")):
-        both = [median([sum(each) if phase == "all" else each[number] for each in some]) for some in seconds.values()]
-        ratio = f"{both[1] / both[0]:.2f}" if both[0] else ""
-        rows.append([config.task.name, f"{size:,}", phase, *(f"{1000 * each:.1f}" for each in both), ratio])
+        both = [median([[*each, sum(each)][number] for each in some]) for some in seconds.values()]
+        times = [f"{1000 * each:.1f}" for each in both]
+        rows.append([config.task.name, f"{count_parameters(parts.model):,}", phase, *times, f"{both[1] / both[0]:.2f}"])
     return rows
 
 
-def step(
-    parts: Assembled, batches: object, index: int, carried: LayerState, bfloat16: bool
-) -> tuple[list[float], LayerState]:
+def step(parts: Assembled, batch: Batch, carried: LayerState, precision: str) -> tuple[list[float], LayerState]:
     """Take a training step. Return the processor seconds of its phases, and the state to carry on."""
     times = [time.process_time()]
-    batch = batches[index]  # type: ignore[index]
     parts.optimiser.zero_grad(set_to_none=True)
-    times.append(time.process_time())
-    with torch.autocast("cpu", torch.bfloat16) if bfloat16 else nullcontext():
+    with autocast(precision, torch.device("cpu")):
         loss, carried = parts.task.loss(parts.model, batch, carried)
     times.append(time.process_time())
     loss.backward()
