@@ -133,7 +133,8 @@ def read_series(table: Table, layout: Layout, season: int = 1) -> dict[str, Regu
         notes += (f"{empty:,} series have no values of {layout.target!r} and are left out",)
     if gaps:
         which = f" of {len(gaps):,} series" if len(names) > 1 else ""
-        notes += (f"{sum(gaps):,} steps{which} are not in the file; they are filled and not scored",)
+        steps, are, they = ("step", "is", "it is") if sum(gaps) == 1 else ("steps", "are", "they are")
+        notes += (f"{sum(gaps):,} {steps}{which} {are} not in the file; {they} filled and not scored",)
     return {name: replace(each.filled(season), notes=notes) for name, each in found.items()}
 
 
