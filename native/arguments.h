@@ -7,6 +7,9 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+
+#include "memory.h"
 
 namespace rru {
 // Keep a message for Python to fetch with `rru_error`.
@@ -78,6 +81,7 @@ class Arguments {
                     static_cast<double>(tensors_->bytes));
       throw Mismatch(text);
     }
+    if constexpr (!std::is_const_v<T>) advise_huge_pages(tensors_->address, static_cast<size_t>(tensors_->bytes));
     return static_cast<T*>((tensors_++)->address);
   }
 
