@@ -16,6 +16,7 @@ from benchmarks.contenders import RRU_NATIVE, TrainingStep, build
 from benchmarks.shapes import Shape
 from rru.scan.native import library
 from rru.scan.native.rru import NativeRRU
+from rru.scan.native.rru_narrow import NativeNarrowRRU
 from rru.scan.native.rru_wide import NativeWideRRU
 
 OUTSIDE_LOOP = ("prepare", "rows", "after")  # as in native/phases.h; then come the products of a step, in order
@@ -46,12 +47,13 @@ class PhaseTimer:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure everything that runs inside, and add it to `seconds`."""
-        plain, wide = NativeRRU, NativeWideRRU
+        plain, wide, narrow = NativeRRU, NativeWideRRU, NativeNarrowRRU
         start = time.perf_counter()
         with (
             patch.object(library.Function, "__call__", self._timing_native(library.Function.__call__)),
             patch.object(plain, "gradients", self._timing("weights", plain.gradients)),
             patch.object(wide, "gradients", self._timing("weights", wide.gradients)),
+            patch.object(narrow, "gradients", self._timing("weights", narrow.gradients)),
             patch.object(wide, "derived", self._timing("forward prepare", wide.derived)),
             patch.object(torch.Tensor, "new_empty", self._timing("allocation", torch.Tensor.new_empty)),
         ):

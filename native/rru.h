@@ -199,9 +199,11 @@ struct RruForward : Rru<T> {
           all_nonzero(rows) {}
   };
   size_t weight_bytes() const { return inner.bytes() + outer.bytes(); }
+  int rows_together() const { return this->rows_beside(weight_bytes()); }
 
   void begin(Scratch& scratch, const Row& row) const {
     std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
+    scratch.all_nonzero[row.index] = 0;
   }
   void step(Worker<T>& worker, Scratch& scratch) const {
     worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });

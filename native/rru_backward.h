@@ -20,14 +20,15 @@ struct RruOuterBackward : Rru<T> {
   T through;                          // factor from d's gradient to that of the last ReLU's input, where d is nonzero
   std::vector<T> kept_parts;          // (threads, n): partial sums of `grad_kept`
 
-  RruOuterBackward(Arguments& in, bool wide)
+  // With `keeps_both` false, `grad_both` is not among the arguments.
+  RruOuterBackward(Arguments& in, bool wide, bool keeps_both = true)
       : Rru<T>(in, backward, wide),
         through(this->dropout.active() ? static_cast<T>(1 / (1 - this->dropout.rate)) : T(1)),
         kept_parts(static_cast<size_t>(in.threads) * n) {
     grad_outputs = in.tensor<const T>("grad_outputs", {steps, batch, p});
     grad_last = in.tensor<const T>("grad_last_h", {batch, n});
     grad_h0 = in.tensor<T>("grad_h0", {batch, n});
-    grad_both = in.tensor<T>("grad_both", {steps, batch, n + p});
+    grad_both = keeps_both ? in.tensor<T>("grad_both", {steps, batch, n + p}) : nullptr;
     grad_kept = in.tensor<T>("grad_kept", {n});
   }
   template <typename Scratch>
@@ -143,6 +144,7 @@ struct RruBackward : RruOuterBackward<T> {
           at(rows) {}
   };
   size_t weight_bytes() const { return to_h.bytes() + to_d.bytes(); }
+  int rows_together() const { return this->rows_beside(weight_bytes()); }
 
   void step(Worker<T>& worker, Scratch& scratch) {
     worker.rows([&](const Row& row) {

@@ -5,6 +5,7 @@
 //   backward               whether the loop runs from the last step to the first
 //   mask_size()            number of features that dropout acts on
 //   weight_bytes()         bytes of weights that a step reads
+//   rows_together()        the most sequences that run over time together; unlimited by default
 //   begin(scratch, row)    copies a sequence's initial state, or the gradient of its last state, into scratch
 //   step(worker, scratch)  runs one step, as products of all rows and functions of each row
 //   end(scratch, row)      copies the last state, or the gradient of the initial state, out of scratch
@@ -12,6 +13,7 @@
 // `run` runs a cell over time. The caller computes products over all steps: see scan/native/spec.py.
 #pragma once
 #include <deque>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -116,6 +118,13 @@ struct Scan {
     std::copy_n(row_of(x, row.token, m), m, xh);
     if (save) std::copy_n(xh, m + n, row_of(saved, row.token, m + n));
   }
+  int rows_together() const { return std::numeric_limits<int>::max(); }
+  // Return `rows_together` for a layer with these weights. If they stay in the cache, rows may be few enough to stay
+  // there too; otherwise all rows share each reading of the weights.
+  int rows_beside(size_t weight_bytes) const {
+    constexpr int few = 64;
+    return weight_bytes <= static_cast<size_t>(max_cached_weights) ? few : std::numeric_limits<int>::max();
+  }
   void finish(int /*threads*/) const {}
 };
 
@@ -138,8 +147,12 @@ class Worker {
     count_ = static_cast<int>(sequences_.size());
     while (count_ > 0 && scan_.length(sequences_[count_ - 1]) <= s) --count_;
   }
+  // Return whether this is the first step of all sequences, the last one of a backward loop.
+  bool at_first_step() const { return step_ == 0; }
   // Return how many sequences have this step. They are rows 0 .. count() - 1 of scratch memory.
   int count() const { return count_; }
+  // Return how many sequences there are, whether they have this step or not.
+  int rows_in_all() const { return static_cast<int>(sequences_.size()); }
 
   // Call work(row) for every sequence that has this step.
   template <typename Work>
@@ -237,6 +250,17 @@ struct Teams {
   int threads() const { return members * static_cast<int>(sequences.size()); }
 };
 
+// Divide sequences into equal blocks of at most `most`, in order.
+inline std::vector<std::vector<int>> in_blocks(const std::vector<int>& sequences, int most) {
+  const int size = static_cast<int>(sequences.size()), blocks = std::max(1, (size - 1) / most + 1);
+  std::vector<std::vector<int>> divided;
+  for (int b = 0; b < blocks; ++b) {
+    const Share share{b, blocks};
+    divided.emplace_back(sequences.begin() + share.first(size), sequences.begin() + share.last(size));
+  }
+  return divided;
+}
+
 // Run a cell over time on at most `threads` threads.
 template <typename Cell>
 void run(Cell& cell, int threads) {
@@ -245,22 +269,23 @@ void run(Cell& cell, int threads) {
   std::deque<typename Cell::Scratch> scratches;
   std::vector<std::unique_ptr<Barrier>> barriers;
   for (const auto& sequences : teams.sequences) {
-    scratches.emplace_back(cell, static_cast<int>(sequences.size()));
+    scratches.emplace_back(cell, std::min(static_cast<int>(sequences.size()), cell.rows_together()));
     barriers.push_back(std::make_unique<Barrier>(teams.members));
   }
   auto work = [&](int thread) {
     const int team = thread / teams.members;
-    const std::vector<int>& sequences = teams.sequences[team];
     typename Cell::Scratch& scratch = scratches[team];
     const Share share{thread % teams.members, teams.members};
-    Worker<T> worker(cell, sequences, cell.mask_size(), thread, share, *barriers[team]);
-    const int steps = sequences.empty() ? 0 : cell.length(sequences[0]);
-    worker.all_rows([&](const Row& row) { cell.begin(scratch, row); });
-    for (int s = 0; s < steps; ++s) {
-      worker.go_to(Cell::backward ? steps - 1 - s : s);
-      cell.step(worker, scratch);
+    for (const std::vector<int>& sequences : in_blocks(teams.sequences[team], cell.rows_together())) {
+      Worker<T> worker(cell, sequences, cell.mask_size(), thread, share, *barriers[team]);
+      const int steps = sequences.empty() ? 0 : cell.length(sequences[0]);
+      worker.all_rows([&](const Row& row) { cell.begin(scratch, row); });
+      for (int s = 0; s < steps; ++s) {
+        worker.go_to(Cell::backward ? steps - 1 - s : s);
+        cell.step(worker, scratch);
+      }
+      worker.all_rows([&](const Row& row) { cell.end(scratch, row); });
     }
-    worker.all_rows([&](const Row& row) { cell.end(scratch, row); });
   };
   in_parallel(teams.threads(), work, [&] {
     for (auto& barrier : barriers) barrier->break_up();

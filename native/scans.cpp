@@ -7,6 +7,7 @@
 #include "gru.h"
 #include "mogrifier.h"
 #include "quantized.h"
+#include "rru_narrow.h"
 #include "rru_wide.h"
 
 namespace rru::RRU_ISA {
@@ -74,6 +75,8 @@ int call(const char* names, const int64_t* numbers, const Memory* tensors, int64
 
 RRU_EXPORT_BOTH(rru_forward, RruForward)
 RRU_EXPORT_BOTH(rru_backward, RruBackward)
+RRU_EXPORT_BOTH(rru_narrow_forward, RruForward)
+RRU_EXPORT_BOTH(rru_narrow_backward, RruNarrowBackward)
 RRU_EXPORT_BOTH(rru_wide_forward, RruWideForward)
 RRU_EXPORT_BOTH(rru_wide_backward, RruWideBackward)
 RRU_EXPORT_BOTH(rru_gradients, RruGradients)

@@ -21,6 +21,7 @@ from rru.scan.fused.rru import FusedRRU
 from rru.scan.native import rounding
 from rru.scan.native.gated import NativeGRU, NativeLSTM, NativeMogrifier
 from rru.scan.native.rru import NativeRRU
+from rru.scan.native.rru_narrow import NativeNarrowRRU
 from rru.scan.native.rru_wide import NativeWideRRU
 from rru.scan.native.spec import NativeCell
 
@@ -132,7 +133,11 @@ def _with_forget_bias(cell: AnyCell, named: dict[str, Tensor]) -> list[Tensor]:
 KERNELS: dict[str, Kernel] = {
     # W^x, W^h, b^j, each (W^k, b^k), W^c, b^c, W^o, b^o, S (unless the residual is unscaled), Z
     "rru": Kernel(
-        RRUOptions, NativeRRU(wide=NativeWideRRU()), FusedRRU(), quantized=rounding.of_rru, linear_outputs=True
+        RRUOptions,
+        NativeRRU(wide=NativeWideRRU(), narrow=NativeNarrowRRU()),
+        FusedRRU(),
+        quantized=rounding.of_rru,
+        linear_outputs=True,
     ),
     # W^x, W^h, and b with the forget bias added
     "lstm": Kernel(

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 
 class NativeRRU(NativeCell):
-    """The RRU. `wide` describes its other form, for wide layers."""
+    """The RRU. `wide` and `narrow` describe its other forms."""
 
     name = "rru"
     step_numbers: ClassVar[dict[str, int]] = {"sparse": 0}  # a step has too few rows to skip zeros
 
-    def __init__(self, wide: NativeCell | None = None) -> None:
-        self.wide = wide
+    def __init__(self, wide: NativeCell | None = None, narrow: NativeCell | None = None) -> None:
+        self.wide, self.narrow = wide, narrow
 
     def best_form(self, arguments: ScanArguments) -> NativeCell:
-        return self.wide if self.wide is not None and is_wide(arguments) else self
+        if self.wide is not None and is_wide(arguments):
+            return self.wide
+        return self.narrow if self.narrow is not None and is_narrow(arguments) else self
 
     def numbers(self, n: int, options: "RRUOptions") -> dict[str, int]:
         return options._asdict()
@@ -83,7 +85,8 @@ class NativeRRU(NativeCell):
                 weight = over_steps(grad, pre.relu() if k == 0 else hidden[0][k - 1], spec.bfloat16)
             middle += [weight, grad.sum((0, 1))]
         inner = [*by_input_and_state(grad_inner, xh, m, spec.bfloat16), grad_inner.sum((0, 1))]
-        return [*inner, *middle, *outer_gradients(done, grad_c, grad_o)]
+        bias, grad_kept = grad_both.sum((0, 1)), done.buffers[1]
+        return [*inner, *middle, *outer_gradients(done.arguments, grad_c, grad_o, bias, grad_kept)]
 
     def small_gradients(self, done: BackwardPass) -> tuple[dict[str, int], list[Tensor]] | None:
         weights, options = done.arguments.weights, done.arguments.spec.options
@@ -98,12 +101,16 @@ class NativeRRU(NativeCell):
         return {name: getattr(options, name) for name in names}, tensors
 
 
-def outer_gradients(done: BackwardPass, grad_c: Tensor, grad_o: Tensor) -> list[Tensor]:
-    """Return the gradients of W^c, b^c, W^o, b^o, S and Z. `grad_c` (n, g) still lacks the factor Z."""
-    weights, options, n = done.arguments.weights, done.arguments.spec.options, len(grad_c)
+def outer_gradients(
+    arguments: ScanArguments, grad_c: Tensor, grad_o: Tensor, bias: Tensor, grad_kept: Tensor
+) -> list[Tensor]:
+    """Return the gradients of W^c, b^c, W^o, b^o, S and Z.
+
+    **Arguments:** `grad_c` (n, g), `grad_o` (p, g): those of W^c and W^o; `bias` (n + p,): those of b^c and b^o side
+    by side. Those of W^c and b^c still lack the factor Z. `grad_kept` (n,): that of sigmoid(10 S).
+    """
+    weights, options, n = arguments.weights, arguments.spec.options, len(grad_c)
     (weight_c, bias_c), z = weights[1 + 2 * options.relu_layers :][:2], weights[-1]
-    grad_both, grad_decay, *_ = done.buffers
-    bias = grad_both.sum((0, 1))  # (n + p,)
     # The gradient of Z sums c times its gradient. c is not saved, so this goes through the gradient of W^c.
     grad_z = (weight_c.unsqueeze(1) @ grad_c.unsqueeze(2)).flatten() + bias_c * bias[:n]
     share = torch.sigmoid(10 * weights[-2]) if options.scaled_residual else None
@@ -112,7 +119,7 @@ def outer_gradients(done: BackwardPass, grad_c: Tensor, grad_o: Tensor) -> list[
         z * bias[:n],
         grad_o,
         bias[n:],
-        *([] if share is None else [10 * share * (1 - share) * grad_decay]),
+        *([] if share is None else [10 * share * (1 - share) * grad_kept]),
         grad_z if options.vector_rezero else grad_z.sum(0, keepdim=True),
     ]
 
@@ -139,3 +146,19 @@ def is_wide(arguments: ScanArguments) -> bool:
     most = thresholds.MAX_WIDE_EXTRA_SELECTED if is_selected else thresholds.MAX_WIDE_EXTRA
     most = thresholds.MAX_WIDE_EXTRA_BFLOAT16 if bfloat16 else most
     return bool((m + n) * (g + tokens) < most * g * tokens)
+
+
+def is_narrow(arguments: ScanArguments) -> bool:
+    """Return whether to run the narrow form of an RRU (native/rru_narrow.h).
+
+    Its weights must stay in the cache, and weight gradients around d be faster if they do not skip zeros. A small scan
+    is left to `small_gradients`.
+    """
+    options, (steps, batch, m, n) = arguments.spec.options, arguments.sizes
+    if options.relu_layers > 1 or options.activate_outputs or arguments.spec.bfloat16:
+        return False
+    width, tokens = n + options.output_size, steps * batch
+    weights = options.expanded_size * (m + n + width)
+    is_cached = weights * arguments.x.element_size() <= thresholds.MAX_CACHED_WEIGHTS
+    is_large = tokens * weights >= thresholds.MIN_PARALLEL_WORK and batch >= thresholds.MIN_TEAM_ROWS
+    return is_large and is_cached and width < thresholds.MIN_SPARSE_GRADIENT_WIDTH

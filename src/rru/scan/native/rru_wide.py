@@ -46,7 +46,7 @@ class NativeWideRRU(NativeRRU):
         return done.buffers[-1]
 
     def gradients(self, done: BackwardPass) -> list[Tensor]:
-        _, _, k, grad_c, grad_o, grad_x, grad_h, grad_b = done.buffers[:8]
+        grad_both, grad_kept, k, grad_c, grad_o, grad_x, grad_h, grad_b = done.buffers[:8]
         weights, xh, m = done.arguments.weights, done.saved[0], grad_x.shape[1]
         weight = torch.cat([weights[0], weights[1], weights[2].unsqueeze(1)], 1)  # (g, m + n + 1)
         with_one = torch.cat([xh, torch.ones_like(k).unsqueeze(2)], 2)  # [u, 1], (T, B, m + n + 1)
@@ -55,7 +55,7 @@ class NativeWideRRU(NativeRRU):
             grad_x.addmm_(weight, gram[:, :m], alpha=-1),
             grad_h.addmm_(weight, gram[:, m:-1], alpha=-1),
             grad_b.addmv_(weight, gram[:, -1], alpha=-1),
-            *outer_gradients(done, grad_c, grad_o),
+            *outer_gradients(done.arguments, grad_c, grad_o, grad_both.sum((0, 1)), grad_kept),
         ]
 
     def small_gradients(self, done: BackwardPass) -> None:
