@@ -90,7 +90,8 @@ class RoundedRows {
 // One tile of a product: `Rows` rows from `a`, `stride` apart, times `Panels` adjacent panels from number p.
 struct Shifted {
   template <int Rows, int Panels>
-  static void tile(const float* a, int stride, const Packed<float>& matrix, int p, Start<float> start, float* const* out) {
+  static void tile(const float* a, int stride, const Packed<float>& matrix, int p, Start<float> start, float* const* out,
+                   Ahead& ahead) {
     constexpr int lanes = Simd<float>::lanes, width = 2 * lanes, vectors = 2 * Panels;
     const int lines = matrix.depth / 2, column = p * width;
     const size_t next = matrix.pair_stride();
@@ -113,7 +114,10 @@ struct Shifted {
     };
     auto low = [](Bits pair) { return (Vector<float>)(pair << 16); };
     auto high = [](Bits pair) { return (Vector<float>)(pair & kUpper); };
-    for (int i = 0; i < lines; ++i, a += 2, panel += width) add(a, low), add(a + 1, high);
+    for (int i = 0; i < lines;) {
+      ahead.fetch();
+      for (const int stop = ahead.block_end(i, lines); i < stop; ++i, a += 2, panel += width) add(a, low), add(a + 1, high);
+    }
     if (matrix.depth % 2) add(a, low);
     RRU_UNROLL
     for (int r = 0; r < Rows; ++r)
@@ -133,7 +137,7 @@ struct Shifted {
 struct Dots {
   template <int Rows, int Panels>
   RRU_DOTS static void tile(const float* a, int stride, const Packed<float>& matrix, int p, Start<float> start,
-                            float* const* out) {
+                            float* const* out, Ahead& ahead) {
     constexpr int lanes = Simd<float>::lanes, width = 2 * lanes, vectors = 2 * Panels;
     const int lines = (matrix.depth + 1) / 2, column = p * width;
     const size_t next = matrix.pair_stride();
@@ -143,15 +147,18 @@ struct Dots {
     for (int r = 0; r < Rows; ++r)
       RRU_UNROLL
     for (int v = 0; v < vectors; ++v) sums[r][v] = _mm512_loadu_ps(start[r] + column + v * lanes);
-    for (int i = 0; i < lines; ++i, ++a, panel += width) {
-      __m512i b[vectors];
-      RRU_UNROLL
-      for (int v = 0; v < vectors; ++v) b[v] = _mm512_loadu_si512(panel + (v / 2) * next + (v % 2) * lanes);
-      RRU_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        const __m512i pair = _mm512_castps_si512(_mm512_set1_ps(a[static_cast<size_t>(r) * stride]));
+    for (int i = 0; i < lines;) {
+      ahead.fetch();
+      for (const int stop = ahead.block_end(i, lines); i < stop; ++i, ++a, panel += width) {
+        __m512i b[vectors];
         RRU_UNROLL
-        for (int v = 0; v < vectors; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], (__m512bh)pair, (__m512bh)b[v]);
+        for (int v = 0; v < vectors; ++v) b[v] = _mm512_loadu_si512(panel + (v / 2) * next + (v % 2) * lanes);
+        RRU_UNROLL
+        for (int r = 0; r < Rows; ++r) {
+          const __m512i pair = _mm512_castps_si512(_mm512_set1_ps(a[static_cast<size_t>(r) * stride]));
+          RRU_UNROLL
+          for (int v = 0; v < vectors; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], (__m512bh)pair, (__m512bh)b[v]);
+        }
       }
     }
     RRU_UNROLL
@@ -169,10 +176,10 @@ constexpr int kTileRows = RRU_VECTOR_BYTES == 64 ? 12 : 6;  // of one panel: as 
 // Call Kernel::tile for a number of rows that is known only at run time.
 template <typename Kernel, int Panels, int Rows = kTileRows / Panels>
 inline void tile_halves(int rows, const float* a, int stride, const Packed<float>& matrix, int p, Start<float> start,
-                        float* const* out) {
+                        float* const* out, Ahead& ahead) {
   if constexpr (Rows > 1)
-    if (rows < Rows) return tile_halves<Kernel, Panels, Rows - 1>(rows, a, stride, matrix, p, start, out);
-  Kernel::template tile<Rows, Panels>(a, stride, matrix, p, start, out);
+    if (rows < Rows) return tile_halves<Kernel, Panels, Rows - 1>(rows, a, stride, matrix, p, start, out, ahead);
+  Kernel::template tile<Rows, Panels>(a, stride, matrix, p, start, out, ahead);
 }
 
 template <typename Kernel>
@@ -181,12 +188,17 @@ void multiply_rounded(const RoundedRows& a, int rows, const Packed<float>& matri
   const int tiles = (rows + kTileRows - 1) / kTileRows, end = share.last(matrix.panels);
   for (int p = share.first(matrix.panels); p < end;) {
     const bool pair = rows <= kTileRows / 2 && p + 1 < end;
+    const bool more = p + 2 * (1 + pair) <= end && matrix.bytes() >= kMinAheadBytes;
+    const size_t next = matrix.pair_stride();
+    Ahead ahead;
+    if (more)
+      ahead = {matrix.pairs() + (p + 1 + pair) * next, (1 + pair) * next * sizeof(uint32_t), (matrix.depth + 1) / 2, tiles};
     for (int i = 0, first = 0; i < tiles; ++i) {
       const int count = (rows - first + tiles - i - 1) / (tiles - i);
       if (pair)
-        tile_halves<Kernel, 2>(count, a.row(first), a.stride(), matrix, p, start.from(first), out + first);
+        tile_halves<Kernel, 2>(count, a.row(first), a.stride(), matrix, p, start.from(first), out + first, ahead);
       else
-        tile_halves<Kernel, 1>(count, a.row(first), a.stride(), matrix, p, start.from(first), out + first);
+        tile_halves<Kernel, 1>(count, a.row(first), a.stride(), matrix, p, start.from(first), out + first, ahead);
       first += count;
     }
     p += pair ? 2 : 1;

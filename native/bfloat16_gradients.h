@@ -19,6 +19,7 @@ struct MatrixGradient {
   static constexpr int tile_rows = 8, tile_columns = 48, block = 1024;  // a strip of `a` takes 16 kB, of `b` 96 kB
 
   const int tokens, rows, columns, split;
+  const bool relu;   // whether `b` is taken through a ReLU
   const T *a, *b;    // (tokens, rows), (tokens, columns)
   T *left, *right;   // (rows, split), (rows, columns - split): the result, cut after column `split`
   std::vector<int> live;              // the tokens that count
@@ -29,6 +30,7 @@ struct MatrixGradient {
         rows(in.size("rows")),
         columns(in.size("columns")),
         split(in.between("split", 0, columns)),
+        relu(in.flag("relu")),
         a(in.tensor<const T>("a", {tokens, rows})),
         b(in.tensor<const T>("b", {tokens, columns})),
         left(in.tensor<T>("left", {rows, split})),
@@ -47,8 +49,9 @@ struct MatrixGradient {
 
 // Store some tokens of a (tokens, size) matrix in pairs, for this share of the pairs.
 template <int Width>
-void pair_tokens(const float* from, int size, const int* tokens, int count, Share share, uint32_t* pairs) {
+void pair_tokens(const float* from, int size, const int* tokens, int count, bool relu, Share share, uint32_t* pairs) {
   constexpr int lanes = Simd<float>::lanes, part = Width < lanes ? Width : lanes;
+  const Vector<float> zero{};
   const int lines = (count + 1) / 2, end = share.last(lines);
   for (int i = share.first(lines); i < end; ++i) {
     auto row_of = [&](int place) { return from + static_cast<size_t>(tokens[place]) * size; };
@@ -56,7 +59,10 @@ void pair_tokens(const float* from, int size, const int* tokens, int count, Shar
     const float* high = 2 * i + 1 < count ? row_of(2 * i + 1) : nullptr;  // the last of an odd number pairs with zeros
     for (int c = 0; c < size; c += lanes) {
       const int present = std::min(lanes, size - c);
-      auto read = [&](const float* row) { return present == lanes ? load(row + c) : load_some(row + c, present); };
+      auto read = [&](const float* row) {
+        const Vector<float> found = present == lanes ? load(row + c) : load_some(row + c, present);
+        return relu ? found < zero ? zero : found : found;
+      };
       const Bits above = high ? round_to_bfloat16(read(high)) & kUpper : Bits{};
       const Bits pair = above | (round_to_bfloat16(read(low)) >> 16);
       for (int k = 0; k < present; k += part) {
@@ -131,8 +137,8 @@ inline void run(MatrixGradient<float>& call, int threads) {
     const int* chosen = call.live.data() + first;
     auto pack = [&](int thread) {
       const Share share{thread, threads};
-      pair_tokens<Call::tile_rows>(call.a, call.rows, chosen, count, share, call.pairs_a.get());
-      pair_tokens<Call::tile_columns>(call.b, call.columns, chosen, count, share, call.pairs_b.get());
+      pair_tokens<Call::tile_rows>(call.a, call.rows, chosen, count, false, share, call.pairs_a.get());
+      pair_tokens<Call::tile_columns>(call.b, call.columns, chosen, count, call.relu, share, call.pairs_b.get());
     };
     auto add = [&](int thread) { add_block(call, (count + 1) / 2, first == 0, {thread, threads}); };
     in_parallel(threads, pack, [] {});

@@ -13,25 +13,29 @@ namespace rru::RRU_ISA {
 // Each thread computes a share of the features f. It takes a block of tokens at a time and copies grads and values into
 // the order in which they are read: groups of six features, and panels of columns. A tile, six features by one panel,
 // has its sums in registers during a block, and in `sums` between blocks. If the result is known to be symmetric, tiles
-// below its diagonal are mirrored, not computed.
+// below its diagonal are mirrored, not computed. With `relu`, values are taken through a ReLU. The result is cut after
+// column `split`.
 template <typename T>
 struct DenseGradient {
-  const int tokens, features, columns;
-  const bool symmetric;
+  const int tokens, features, columns, split;
+  const bool symmetric, relu;
   const int grads_row, values_row;  // from one token to the next; rows may be part of wider ones
   const T *grads, *values;
-  T* result;  // (features, columns)
+  T *left, *right;  // (features, split), (features, columns - split): the result
 
   explicit DenseGradient(Arguments& in)
       : tokens(in.between("tokens", 1, kMostTokens)),
         features(in.size("features")),
         columns(in.size("columns")),
-        symmetric(in.between("symmetric", 0, features == columns)),
+        split(in.between("split", 0, columns)),
+        symmetric(in.between("symmetric", 0, features == columns && split == 0)),
+        relu(in.flag("relu")),
         grads_row(in.between("grads_row", features, 1 << 30)),
         values_row(in.between("values_row", columns, 1 << 30)),
         grads(in.tensor<const T>("grads", {extent(grads_row, features)})),
         values(in.tensor<const T>("values", {extent(values_row, columns)})),
-        result(in.tensor<T>("result", {features, columns})) {}
+        left(in.tensor<T>("left", {features, split})),
+        right(in.tensor<T>("right", {features, columns - split})) {}
 
   void run(Share share) const {
     const int first = first_feature(share.index, share.size), count = first_feature(share.index + 1, share.size) - first;
@@ -66,30 +70,41 @@ struct DenseGradient {
     return static_cast<int>(features * (1 - std::sqrt(1 - static_cast<double>(index) / size)));
   }
   void put_row(int f, const T* row) const {
-    const int begin = symmetric ? f : 0;
-    std::copy(row + begin, row + columns, result + static_cast<size_t>(f) * columns + begin);
-    for (int c = f + 1; symmetric && c < columns; ++c) result[static_cast<size_t>(c) * columns + f] = row[c];
+    if (!symmetric) {
+      std::copy_n(row, split, left + static_cast<size_t>(f) * split);
+      std::copy(row + split, row + columns, right + static_cast<size_t>(f) * (columns - split));
+      return;
+    }
+    std::copy(row + f, row + columns, right + static_cast<size_t>(f) * columns + f);
+    for (int c = f + 1; c < columns; ++c) right[static_cast<size_t>(c) * columns + f] = row[c];
   }
 
   int64_t extent(int row, int size) const { return (tokens - int64_t{1}) * row + size; }
 
-  // Copy rows of a block of tokens: element (token, column) goes to [column / size][token][column % size].
-  template <int size>
+  // Copy rows of a block of tokens: element (token, column) goes to [column / size][token][column % size]. A few groups
+  // at a time, because groups are a power of two apart, so that only few of them fit the cache together.
+  template <int size, bool relu>
   static void copy_in_groups(const T* from, size_t row, int tokens, int columns, T* target) {
-    const int whole = columns / size, rest = columns % size;
+    constexpr int together = 128 / size * size;
     const size_t next = static_cast<size_t>(size) * tokens;  // from one group to the next
-    for (int t = 0; t < tokens; ++t, from += row, target += size) {
-      for (int i = 0; i < whole; ++i) std::memcpy(target + i * next, from + i * size, size * sizeof(T));
-      if (rest == 0) continue;
-      std::copy_n(from + whole * size, rest, target + whole * next);
-      std::fill_n(target + whole * next + rest, size - rest, T(0));
+    for (int first = 0; first < columns; first += together) {
+      const int whole = std::min(together, columns - first) / size * size, rest = std::min(together, columns - first) - whole;
+      for (int t = 0; t < tokens; ++t) {
+        const T* source = from + t * row + first;
+        T* group = target + first / size * next + t * size;
+        for (int i = 0; i < whole; i += size, group += next)
+          for (int c = 0; c < size; ++c) group[c] = relu && source[i + c] < 0 ? 0 : source[i + c];
+        if (rest == 0) continue;
+        for (int c = 0; c < size; ++c) group[c] = c >= rest || (relu && source[whole + c] < 0) ? 0 : source[whole + c];
+      }
     }
   }
   void copy_values(int token, int count, T* target) const {
-    copy_in_groups<width>(values + static_cast<size_t>(token) * values_row, values_row, count, columns, target);
+    const auto copy = relu ? copy_in_groups<width, true> : copy_in_groups<width, false>;
+    copy(values + static_cast<size_t>(token) * values_row, values_row, count, columns, target);
   }
   void copy_grads(int token, int count, int first, int some, T* target) const {
-    copy_in_groups<group>(grads + static_cast<size_t>(token) * grads_row + first, grads_row, count, some, target);
+    copy_in_groups<group, false>(grads + static_cast<size_t>(token) * grads_row + first, grads_row, count, some, target);
   }
 };
 

@@ -1,10 +1,15 @@
 // Exports that do not depend on an instruction set: the list of available instruction sets, and the last error.
 #include <cstdio>
+#include <deque>
 #if !defined(_WIN32)
 #include <unistd.h>
 #endif
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "export.h"
+#include "kept_memory.h"
 #include "phases.h"
 #include "pool.h"
 #if defined(RRU_X86)
@@ -44,6 +49,62 @@ void on_threads(int threads, Pool::Task task, void* context) {
   std::unique_lock<std::mutex> lock(shared.used, std::try_to_lock);
   if (lock.owns_lock()) return shared.pool.run(threads, task, context);
   Pool().run(threads, task, context);
+}
+
+void advise_huge_pages(void* address, size_t bytes) {
+#if defined(__linux__)
+  const uintptr_t start = (reinterpret_cast<uintptr_t>(address) + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + bytes) / kHugePage * kHugePage;
+  if (start < end) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);  // only advice: may fail
+#else
+  static_cast<void>(address), static_cast<void>(bytes);
+#endif
+}
+
+// What `give_back_memory` keeps. It is never destroyed, because threads may still use it when the process ends.
+struct KeptMemory {
+  struct Block {
+    void* address;
+    size_t bytes;
+  };
+  std::mutex used;  // only ever tried: in a fork it may stay locked, and then nothing is kept
+  std::deque<Block> blocks;
+  size_t total = 0;
+};
+static KeptMemory& kept_memory() {
+  static KeptMemory& kept = *new KeptMemory;
+  return kept;
+}
+
+void* take_memory(size_t bytes) {
+  KeptMemory& kept = kept_memory();
+  if (std::unique_lock<std::mutex> lock(kept.used, std::try_to_lock); lock.owns_lock())
+    for (auto block = kept.blocks.begin(); block != kept.blocks.end(); ++block)
+      if (block->bytes == bytes) {
+        void* address = block->address;
+        kept.blocks.erase(block);
+        kept.total -= bytes;
+        return address;
+      }
+  void* address = operator new(bytes, std::align_val_t{kHugePage});
+  advise_huge_pages(address, bytes);
+  return address;
+}
+
+void give_back_memory(void* address, size_t bytes) noexcept {
+  auto free = [](void* memory) { operator delete(memory, std::align_val_t{kHugePage}); };
+  KeptMemory& kept = kept_memory();
+  std::unique_lock<std::mutex> lock(kept.used, std::try_to_lock);
+  if (!lock.owns_lock() || bytes > kMaxKept) return free(address);
+  try {
+    kept.blocks.push_back({address, bytes});
+  } catch (...) {
+    return free(address);
+  }
+  for (kept.total += bytes; kept.total > kMaxKept; kept.blocks.pop_front()) {
+    kept.total -= kept.blocks.front().bytes;
+    free(kept.blocks.front().address);
+  }
 }
 
 static std::atomic<bool> dots_allowed{true};

@@ -5,24 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <new>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+
+#include "kept_memory.h"
 
 namespace rru::RRU_ISA {
 
-constexpr size_t kCacheLine = 64, kHugePage = size_t{2} << 20;
-
-// Asks for huge pages in a range of memory. New memory then costs one page fault per 2 MB instead of 512.
-inline void advise_huge_pages(void* address, size_t bytes) {
-#if defined(__linux__)
-  const uintptr_t start = (reinterpret_cast<uintptr_t>(address) + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + bytes) / kHugePage * kHugePage;
-  if (start < end) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);  // only advice: may fail
-#else
-  static_cast<void>(address), static_cast<void>(bytes);
-#endif
-}
+constexpr size_t kCacheLine = 64;
 
 // An array in aligned memory, not initialised. A load of a register that crosses a cache line takes twice as long.
 template <typename T>
@@ -31,14 +19,17 @@ class Buffer {
   explicit Buffer(size_t size = 0) : size_(size) {
     if (size > std::numeric_limits<size_t>::max() / (2 * sizeof(T))) throw std::bad_alloc();
     if (size == 0) return;
-    data_ = static_cast<T*>(operator new(bytes(), alignment()));
-    advise_huge_pages(data_, bytes());
+    data_ = static_cast<T*>(bytes() < kMinKept ? operator new(bytes(), alignment) : take_memory(bytes()));
   }
   Buffer(size_t size, T value) : Buffer(size) { std::fill_n(data_, size, value); }
   Buffer(Buffer&& other) noexcept : size_(other.size_), data_(other.data_) { other.data_ = nullptr; }
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer() {
-    if (data_) operator delete(data_, alignment());
+    if (!data_) return;
+    if (bytes() < kMinKept)
+      operator delete(data_, alignment);
+    else
+      give_back_memory(data_, bytes());
   }
 
   T* get() const { return data_; }
@@ -47,7 +38,7 @@ class Buffer {
 
  private:
   size_t bytes() const { return size_ * sizeof(T); }
-  std::align_val_t alignment() const { return std::align_val_t{bytes() < 2 * kHugePage ? kCacheLine : kHugePage}; }
+  static constexpr std::align_val_t alignment{kCacheLine};
 
   size_t size_;
   T* data_ = nullptr;

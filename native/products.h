@@ -6,6 +6,7 @@
 
 #include "memory.h"
 #include "simd.h"
+#include "transpose.h"
 
 namespace rru::RRU_ISA {
 
@@ -64,9 +65,7 @@ struct Packed {
       constexpr int line = 64 / sizeof(T);  // reads whole cache lines: one column of all rows may not fit the cache
       for (int first = 0; first < cols; first += line) {
         const int present = std::min(line, cols - first);
-        T* target = at(first_depth + first, column);
-        for (int i = 0; i < together; ++i)
-          for (int k = 0; k < present; ++k) target[k * width + i] = from[static_cast<size_t>(i) * cols + first + k];
+        transpose(from + first, cols, together, present, at(first_depth + first, column), width);
       }
       j += together;
     }
@@ -92,10 +91,34 @@ struct Start {
   Start from(int first) const { return {rows + first * step, step}; }
 };
 
+// What the tiles of one panel fetch into the L2 cache meanwhile: the next panel, a part each. The processor would fetch
+// it only when the next panel's first tile reads it, which would then wait for every line.
+class Ahead {
+ public:
+  Ahead() = default;  // fetches nothing
+  // `bytes` from `next` on are divided among `tiles` tiles, each of which reads `depth` lines.
+  Ahead(const void* next, size_t bytes, int depth, int tiles) : together_(16), at_(static_cast<const char*>(next)) {
+    const size_t blocks = static_cast<size_t>(depth + together_ - 1) / together_ * tiles;
+    each_ = static_cast<int>((bytes / kCacheLine + blocks - 1) / blocks);
+    end_ = at_ + bytes;
+  }
+  // Return where the next block of lines ends. After each block a few lines are fetched.
+  int block_end(int line, int depth) const { return std::min(depth, line + together_); }
+  void fetch() {
+    for (int i = 0; i < each_ && at_ < end_; ++i, at_ += kCacheLine) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  int together_ = 1 << 28;
+  const char *at_ = nullptr, *end_ = nullptr;
+  int each_ = 0;
+};
+constexpr size_t kMinAheadBytes = 6 << 20;  // smaller matrices stay in the L3 cache, which the processor can read ahead
+
 // Compute out[r][columns] = start[r][columns] + a[r][0..depth) * matrix for `Rows` rows and the columns of `Panels`
 // adjacent panels. Keep all sums in registers. `start` may be `out`.
 template <typename T, int Rows, int Panels>
-inline void tile(const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out) {
+inline void tile(const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out, Ahead& ahead) {
   constexpr int lanes = Simd<T>::lanes, vectors = 2 * Panels;
   const size_t stride = matrix.stride();
   const int depth = matrix.depth, column = p * matrix.width;
@@ -108,17 +131,20 @@ inline void tile(const T* const* a, const Packed<T>& matrix, int p, Start<T> sta
   const T* rows[Rows];
   RRU_UNROLL
   for (int r = 0; r < Rows; ++r) rows[r] = a[r];
-  for (int k = 0; k < depth; ++k) {
-    Vector<T> b[vectors];
-    RRU_UNROLL
-    for (int v = 0; v < vectors; ++v) b[v] = load(panel + (v / 2) * stride + (v % 2) * lanes);
-    RRU_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      const T scalar = rows[r][k];
+  for (int k = 0; k < depth;) {
+    ahead.fetch();
+    for (const int stop = ahead.block_end(k, depth); k < stop; ++k) {
+      Vector<T> b[vectors];
       RRU_UNROLL
-      for (int v = 0; v < vectors; ++v) sums[r][v] += scalar * b[v];
+      for (int v = 0; v < vectors; ++v) b[v] = load(panel + (v / 2) * stride + (v % 2) * lanes);
+      RRU_UNROLL
+      for (int r = 0; r < Rows; ++r) {
+        const T scalar = rows[r][k];
+        RRU_UNROLL
+        for (int v = 0; v < vectors; ++v) sums[r][v] += scalar * b[v];
+      }
+      panel += 2 * lanes;
     }
-    panel += 2 * lanes;
   }
   RRU_UNROLL
   for (int r = 0; r < Rows; ++r)
@@ -127,14 +153,15 @@ inline void tile(const T* const* a, const Packed<T>& matrix, int p, Start<T> sta
 }
 
 template <typename T, int Panels>
-inline void tile_of(int rows, const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out) {
+inline void tile_of(int rows, const T* const* a, const Packed<T>& matrix, int p, Start<T> start, T* const* out,
+                    Ahead& ahead) {
   switch (rows) {
-    case 1: return tile<T, 1, Panels>(a, matrix, p, start, out);
-    case 2: return tile<T, 2, Panels>(a, matrix, p, start, out);
-    case 3: return tile<T, 3, Panels>(a, matrix, p, start, out);
-    case 4: return tile<T, 4, Panels>(a, matrix, p, start, out);
-    case 5: return tile<T, 5, Panels>(a, matrix, p, start, out);
-    default: return tile<T, 6, Panels>(a, matrix, p, start, out);
+    case 1: return tile<T, 1, Panels>(a, matrix, p, start, out, ahead);
+    case 2: return tile<T, 2, Panels>(a, matrix, p, start, out, ahead);
+    case 3: return tile<T, 3, Panels>(a, matrix, p, start, out, ahead);
+    case 4: return tile<T, 4, Panels>(a, matrix, p, start, out, ahead);
+    case 5: return tile<T, 5, Panels>(a, matrix, p, start, out, ahead);
+    default: return tile<T, 6, Panels>(a, matrix, p, start, out, ahead);
   }
 }
 
@@ -204,12 +231,15 @@ void multiply(const T* const* a, int rows, const Packed<T>& matrix, const T* con
   const int end = share.last(matrix.panels);
   for (int p = share.first(matrix.panels); p < end;) {
     const bool pair = rows <= 3 && p + 1 < end;  // few rows: use two panels to keep enough sums in flight
+    const bool more = p + 2 * (1 + pair) <= end && matrix.bytes() >= kMinAheadBytes;
+    Ahead ahead;
+    if (more) ahead = {matrix.panel(p + 1 + pair), (1 + pair) * matrix.stride() * sizeof(T), matrix.depth, tiles};
     for (int i = 0, first = 0; i < tiles; ++i) {
       const int count = (rows - first + tiles - i - 1) / (tiles - i);
       if (pair)
-        tile_of<T, 2>(count, a + first, matrix, p, starts.from(first), out + first);
+        tile_of<T, 2>(count, a + first, matrix, p, starts.from(first), out + first, ahead);
       else
-        tile_of<T, 1>(count, a + first, matrix, p, starts.from(first), out + first);
+        tile_of<T, 1>(count, a + first, matrix, p, starts.from(first), out + first, ahead);
       first += count;
     }
     p += pair ? 2 : 1;

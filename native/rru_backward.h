@@ -89,39 +89,51 @@ struct RruBackward : RruOuterBackward<T> {
   using Base::grad_both;
 
   const bool sparse;                       // whether weight gradients around d are computed here, not by the caller
+  const bool stores_d;                     // whether d is stored; else, without dropout, it is the ReLU of what is saved
+  const bool wants_biases, wants_x;        // whether the gradients of Eq. 1's and 2's biases, and of x, are computed here
   const bool sparse_result, sparse_row;    // whether d has few enough nonzeros for these (see scan/thresholds.py)
   const int layers;                        // how often Eq. 2 applies
   T* grad_pre;                             // (T, B, g): gradient of the sum in Eq. 1
   T* grad_hidden = nullptr;                // (relu_layers - 1, T, B, g): gradients of the sums in Eq. 2, if it applies
-  T* features = nullptr;                   // if not sparse: d, (T, B, g)
+  T* features = nullptr;                   // with stores_d: d, (T, B, g)
   T *grad_c = nullptr, *grad_o = nullptr;  // if sparse: gradients of W^c without Z, (n, g), and W^o, (p, g)
   T* grad_middle = nullptr;                // if sparse, with Eq. 2: gradient of the last W^k, (g, g)
 
-  Packed<T> to_h;                 // from the sum in Eq. 1
+  T* grad_biases = nullptr;                // with wants_biases: (relu_layers, g)
+  T* grad_x = nullptr;                     // with wants_x: (T, B, m)
+
+  Packed<T> to_h;                 // from the sum in Eq. 1; with wants_x, to x too, in the columns after h
   std::vector<Packed<T>> middle;  // back through Eq. 2
   const Packed<T> to_d;           // from c and o; with sparse_result, the matrix of the forward pass
   SparseRows<T> live;             // if sparse: the nonzeros of d for each token
-  std::unique_ptr<T[]> grads;     // if sparse, with Eq. 2: gradients of its last sum where d is nonzero
+  Buffer<T> grads;                // if sparse, with Eq. 2: gradients of its last sum where d is nonzero
+  std::vector<T> bias_parts;      // (threads, relu_layers, g): partial sums of `grad_biases`
 
   explicit RruBackward(Arguments& in)
       : Base(in, /*wide=*/false),
         sparse(in.flag("sparse")),
+        stores_d(in.between("stores_d", !sparse && this->dropout.active(), !sparse)),
+        wants_biases(in.flag("wants_biases")),
+        wants_x(in.flag("wants_x")),
         sparse_result(sparse && this->packs() && *this->density < this->max_sparse_result),
         sparse_row(sparse && *this->density < this->max_sparse_row),
         layers(this->middle_layers()),
-        to_h(g, n),
+        to_h(g, wants_x ? n + m : n),
         to_d(pack_to_d()),
         live(sparse ? tokens() : 0, g),
-        grads(sparse && layers ? new T[tokens() * g] : nullptr) {
+        grads(sparse && layers ? tokens() * g : 0),
+        bias_parts(wants_biases ? static_cast<size_t>(in.threads) * this->relu_layers * g : 0) {
     grad_pre = in.tensor<T>("grad_pre", {steps, batch, g});
     if (layers) grad_hidden = in.tensor<T>("grad_hidden", {layers, steps, batch, g});
     if (sparse) {
       grad_c = in.tensor<T>("grad_weight_c", {n, g}), grad_o = in.tensor<T>("grad_weight_o", {p, g});
       if (layers) grad_middle = in.tensor<T>("grad_weight_k", {g, g});
-    } else {
-      features = in.tensor<T>("features", {steps, batch, g});
     }
+    if (stores_d) features = in.tensor<T>("features", {steps, batch, g});
+    if (wants_biases) grad_biases = in.tensor<T>("grad_biases", {this->relu_layers, g});
+    if (wants_x) grad_x = in.tensor<T>("grad_x", {steps, batch, m});
     to_h.put(this->weight_h, g, n, 0, 0);
+    if (wants_x) to_h.put(this->weight_x, g, m, 0, n);
     this->finish_packing(to_h);
     for (const T* weight : this->weight_k) {
       middle.emplace_back(g, g).put(weight, g, g, 0, 0);
@@ -150,22 +162,28 @@ struct RruBackward : RruOuterBackward<T> {
     worker.rows([&](const Row& row) {
       const int r = row.index;
       this->output_row(row, scratch.grad_h[r], scratch.both[r], scratch.decayed[r], worker.thread);
-      feature_row(row, scratch, worker.mask(row));
+      if (sparse || stores_d) feature_row(row, scratch, worker.mask(row));
     });
     if (sparse_result)
       worker.product_at(scratch.both, to_d, scratch.at, scratch.found);
     else
       worker.product(scratch.both, to_d, scratch.grad_d);
     if (sparse && !layers) {
-      worker.rows([&](const Row& row) { sparse_inner_row(row, scratch); });
+      worker.rows([&](const Row& row) {
+        sparse_inner_row(row, scratch);
+        add_biases(0, row_of(grad_pre, row.token, g), worker.thread);
+      });
     } else {
       worker.rows([&](const Row& row) { last_relu_row(row, scratch); });
       inner_layers(worker, scratch);
     }
     worker.product(scratch.from, to_h, scratch.decayed, scratch.grad_h);
+    if (!wants_x) return;
+    worker.rows([&](const Row& row) { std::copy_n(scratch.grad_h[row.index] + n, m, row_of(grad_x, row.token, m)); });
   }
   void finish(int threads) const {
     this->sum_kept();
+    sum_biases();
     if (sparse) in_parallel(threads, [&](int thread) { weight_gradients({thread, threads}); }, [] {});
   }
 
@@ -201,6 +219,7 @@ struct RruBackward : RruOuterBackward<T> {
   // Eq. 3 and the ReLU before it: computes the gradient of the last ReLU's input from that of d.
   void last_relu_row(const Row& row, Scratch& scratch) const {
     T* dj = scratch.grad_d[row.index];
+    if (!sparse && !stores_d) return relu_row(layers, row, dj);
     if (!sparse) {
       const T* factor = scratch.other[row.index];
       for (int f = 0; f < g; ++f) dj[f] *= factor[f];
@@ -225,6 +244,7 @@ struct RruBackward : RruOuterBackward<T> {
         T* target = row_of(grad_hidden, k * tokens() + row.token, g);
         std::copy_n((*grad)[row.index], g, target);
         scratch.from[row.index] = target;
+        add_biases(k + 1, target, worker.thread);
       });
       if (sparse_row && k == layers - 1)
         worker.product(scratch.at, middle[k], *next);
@@ -233,10 +253,26 @@ struct RruBackward : RruOuterBackward<T> {
       std::swap(grad, next);
       worker.rows([&](const Row& row) { relu_row(k, row, (*grad)[row.index]); });
     }
-    worker.rows([&](const Row& row) { normalize_row(row, scratch, (*grad)[row.index]); });
+    worker.rows([&](const Row& row) {
+      normalize_row(row, scratch, (*grad)[row.index]);
+      add_biases(0, row_of(grad_pre, row.token, g), worker.thread);
+    });
   }
 
-  // The ReLU before the k-th Eq. 2.
+  // Add a row to this thread's gradient of the bias of Eq. 1 (k = 0) or of the k-th Eq. 2.
+  void add_biases(int k, const T* grad, int thread) {
+    if (!wants_biases) return;
+    T* sums = row_of(bias_parts.data(), static_cast<size_t>(thread) * this->relu_layers + k, g);
+    for (int f = 0; f < g; ++f) sums[f] += grad[f];
+  }
+  void sum_biases() const {
+    if (!wants_biases) return;
+    const size_t size = static_cast<size_t>(this->relu_layers) * g;
+    std::fill_n(grad_biases, size, T(0));
+    for (size_t i = 0; i < bias_parts.size(); ++i) grad_biases[i % size] += bias_parts[i];
+  }
+
+  // The ReLU before the k-th Eq. 2, or the one before d (k = layers).
   void relu_row(int k, const Row& row, T* grad) const {
     const T* j = k == 0 ? row_of(this->pre, row.token, g) : this->hidden_at(k - 1, row.token);
     for (int f = 0; f < g; ++f) grad[f] = j[f] <= 0 ? 0 : grad[f];

@@ -62,8 +62,8 @@ def rounding_as_native(monkeypatch, cell, dots):
     """F.linear rounds its factors where the native scans round theirs. With `dots`, so do gradients of matrices."""
 
     def linear(x, weight, bias=None):
-        # The gradient of x is one product in float32, after the loop; but inside the loop of the Mogrifier.
-        whole_input = weight is cell.weight_x and cell.name != "mogrifier"
+        # The gradient of x is one product in float32, after the loop; not so in the RRU and the Mogrifier.
+        whole_input = weight is cell.weight_x and cell.name not in ("rru", "mogrifier")
         factor = cell.Z.detach() if weight is getattr(cell, "weight_c", None) else None
         product = RoundedLinear.apply(x, weight, whole_input, dots, factor)
         return product if bias is None else product + bias

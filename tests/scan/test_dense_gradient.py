@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rru.scan.native import library
-from rru.scan.native.weight_gradients import over_steps
+from rru.scan.native.weight_gradients import by_input_and_state, over_steps
 
 pytestmark = pytest.mark.skipif(not library.BUILT, reason="this build has no native library")
 
@@ -33,6 +33,32 @@ def test_rows_may_be_parts_of_wider_rows():
     for one, two in ((wide[..., :3], values[..., 20:]), (wide[..., 3:], values), (wide, values[..., :1])):
         expected = torch.einsum("tbo,tbi->oi", one.double(), two.double()).float()
         torch.testing.assert_close(over_steps(one, two, False), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize(("steps", "batch", "out", "size"), SIZES)
+def test_values_may_go_through_a_relu(steps, batch, out, size, bfloat16):
+    grads, values = torch.randn(steps, batch, out), torch.randn(steps, batch, size)
+    computed = over_steps(grads, values, bfloat16, relu=True)
+    assert torch.equal(computed, over_steps(grads, values.relu(), bfloat16))
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+def test_nan_goes_through_the_relu():
+    values = torch.tensor([[[-1.0, torch.nan, 2.0]]])
+    computed = over_steps(torch.ones(1, 1, 1), values, False, relu=True)
+    torch.testing.assert_close(computed, torch.tensor([[0.0, torch.nan, 2.0]]), equal_nan=True)
+
+
+@pytest.mark.usefixtures("each_instruction_set")
+@pytest.mark.parametrize("m", [1, 7, 40])
+def test_the_gradients_of_input_and_state_are_those_of_each(m):
+    grads, xh = torch.randn(3, 50, 20), torch.randn(3, 50, 41)
+    for bfloat16 in (False, True):
+        of_x, of_h = by_input_and_state(grads, xh, m, bfloat16)
+        torch.testing.assert_close(of_x, over_steps(grads, xh[..., :m], bfloat16))
+        torch.testing.assert_close(of_h, over_steps(grads, xh[..., m:], bfloat16))
 
 
 @pytest.mark.skipif("RRU_LARGE" not in os.environ, reason="takes 20 GB of memory; RRU_LARGE=1 runs it")

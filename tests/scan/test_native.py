@@ -16,6 +16,7 @@ from tests.scan.case import (
     assert_equal,
     assert_near,
     cases,
+    every_cell,
     every_variant,
     using,
     whole_or_ragged,
@@ -64,6 +65,24 @@ def _nothing_is_small(monkeypatch):
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_gradients_of_large_layers_match_reference(variant, lengths, dropout):
     assert_right(Case(variant, lengths=lengths, dropout=dropout), 1e-9)
+
+
+@pytest.mark.usefixtures("_nothing_is_small")
+@every_variant
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_gradients_of_large_layers_do_not_depend_on_whether_x_needs_one(variant, dropout):
+    case, results = Case(variant, dropout=dropout), []
+    for x in (case.x, case.x.detach()):
+        outputs, _ = native.scan(case.cell, case.inputs._replace(x=x))
+        total = (outputs * case.weighed).sum()
+        results.append(torch.autograd.grad(total, list(case.cell.parameters()), materialize_grads=True))
+    assert_near(*results, 1e-12)
+
+
+@every_cell
+@pytest.mark.parametrize("batch", [1, 2, 7, 13])  # panels in pairs, a tile of rows, several
+def test_products_with_more_weights_than_a_cache_holds_match_reference(variant, batch):
+    assert_right(Case(variant, m=50, n=310, steps=6, batch=batch, spread=0.1), 1e-9)
 
 
 def assert_threads_do_not_matter(case, threads):

@@ -20,6 +20,11 @@ MIN_TEAM_ROWS = 12
 MAX_CACHED_WEIGHTS = 1 << 20
 """... if these take more bytes than this, about the L2 cache of a core."""
 
+MIN_KEPT_TENSOR = 4 << 20
+"""Bytes from which the memory of what a step saves and of its buffers is kept for later steps (scratch.py) ..."""
+MAX_KEPT_BYTES = 512 << 20
+"""... up to this many bytes that no tensor uses. A training step of the largest shape of benchmarks/ needs fewer."""
+
 # Single steps with gradients: scan/native/shared_weights.py.
 MAX_WAITING_ROWS = 512
 """Rows that wait to be multiplied to weight gradients. More would take memory, but be no faster."""

@@ -11,9 +11,9 @@ from rru.scan import thresholds
 from rru.scan.arguments import ScanArguments
 from rru.scan.kernels import KERNELS
 from rru.scan.lengths import check_lengths
-from rru.scan.native import library
+from rru.scan.native import library, scratch
 from rru.scan.native.library import Function, cached_function, memory_of
-from rru.scan.native.spec import BackwardPass, NativeCell, Shapes, TensorSpec
+from rru.scan.native.spec import BackwardPass, NativeCell, Shapes, TensorSpec, is_small
 
 
 class Loop(NamedTuple):
@@ -83,44 +83,45 @@ def _fields(direction: str, cell: NativeCell, arguments: ScanArguments, small: b
     return (direction, cell, spec.options, x.dtype, x.shape, state[0].shape[1], small, library.instruction_set, *flags)
 
 
-def _is_small(arguments: ScanArguments) -> bool:
-    """Return whether one thread runs the scan, and computes all its gradients."""
-    steps, batch, _ = arguments.x.shape
-    return steps * batch * sum([weight.numel() for weight in arguments.weights]) < thresholds.MIN_PARALLEL_WORK
-
-
 def shapes_of(shapes: Shapes) -> list[tuple[int, ...]]:
     """Return the shapes alone."""
     return [shape.shape if isinstance(shape, TensorSpec) else shape for shape in shapes]
 
 
-def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None) -> list[Tensor]:
-    """Return a tensor for each shape. With lengths they are zeroed, because the loops skip steps past the end."""
-    specs = [shape if isinstance(shape, TensorSpec) else TensorSpec(shape) for shape in shapes]
-    return [
-        like.new_zeros(shape, dtype=dtype) if whole and lengths is not None else like.new_empty(shape, dtype=dtype)
-        for shape, dtype, whole in specs
-    ]
+def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None, kept: bool = False) -> list[Tensor]:
+    """Return a tensor for each shape. With lengths they are zeroed, because the loops skip steps past the end.
+
+    With `kept`, rows of all steps that no caller sees are in memory that is kept for later scans.
+    """
+
+    def allocate(spec: TensorSpec) -> Tensor:
+        if spec.whole and lengths is not None:
+            return like.new_zeros(spec.shape, dtype=spec.dtype)
+        if kept and not spec.returned and len(spec.shape) > 2:
+            return scratch.empty(spec.shape, spec.dtype or like.dtype)
+        return like.new_empty(spec.shape, dtype=spec.dtype)
+
+    return [allocate(shape if isinstance(shape, TensorSpec) else TensorSpec(shape)) for shape in shapes]
 
 
 def allocate_results(arguments: ScanArguments, save: bool) -> list[Tensor]:
     """Allocate [outputs, *saved, *last state] for the forward loop to write to."""
-    return _allocate_results(KERNELS[arguments.spec.kernel].native.best_form(arguments), arguments, save)
+    return _allocate_results(KERNELS[arguments.spec.kernel].native.best_form(arguments), arguments, save, kept=False)
 
 
-def _allocate_results(cell: NativeCell, arguments: ScanArguments, save: bool) -> list[Tensor]:
+def _allocate_results(cell: NativeCell, arguments: ScanArguments, save: bool, kept: bool) -> list[Tensor]:
     steps, batch, _, n = arguments.sizes
-    outputs = steps, batch, getattr(arguments.spec.options, "output_size", n)
+    outputs = TensorSpec((steps, batch, getattr(arguments.spec.options, "output_size", n)), returned=True)
     shapes: Shapes = [outputs, *cell.saved(arguments)] if save else [outputs]
-    return [*_allocate(arguments.x, shapes, arguments.lengths), *map(torch.empty_like, arguments.state)]
+    return [*_allocate(arguments.x, shapes, arguments.lengths, kept), *map(torch.empty_like, arguments.state)]
 
 
 def forward(arguments: ScanArguments, save: bool) -> list[Tensor]:
     """Return [outputs (T, B, p), *saved, *last state]. With `save`, `saved` is what the backward pass needs."""
     check_lengths(arguments.lengths, arguments.x.shape[0])
     cell = KERNELS[arguments.spec.kernel].native.best_form(arguments)
-    results = _allocate_results(cell, arguments, save)
-    loop = _fields("forward", cell, arguments, _is_small(arguments), save)
+    results = _allocate_results(cell, arguments, save, kept=True)
+    loop = _fields("forward", cell, arguments, is_small(arguments), save)
     _run(loop, arguments, [*results, *cell.derived(arguments.weights)])
     return results
 
@@ -133,19 +134,19 @@ def backward(
     `saved` is what the forward pass returned for it. Without `wants_x`, the gradient of x is None.
     """
     spec, x, state, _, lengths, _ = arguments
-    cell, small = KERNELS[spec.kernel].native.best_form(arguments), _is_small(arguments)
+    cell, small = KERNELS[spec.kernel].native.best_form(arguments), is_small(arguments)
     numbers = cell.backward_numbers(arguments, saved, wants_x)
     grad_state = [torch.empty_like(part) for part in state]
-    buffers = _allocate(x, cell.backward_buffers(arguments, numbers), lengths)
+    buffers = _allocate(x, cell.backward_buffers(arguments, numbers), lengths, kept=True)
     loop = *_fields("backward", cell, arguments, small, True), tuple(numbers.items())
     _run(loop, arguments, [*saved, *gradients, *grad_state, *buffers])
-    grad_x, *grad_weights = final_gradients(cell, BackwardPass(arguments, saved, buffers), wants_x)
+    grad_x, *grad_weights = final_gradients(cell, BackwardPass(arguments, saved, buffers, numbers), wants_x)
     return [grad_x, *grad_state, *grad_weights]
 
 
 def final_gradients(cell: NativeCell, done: BackwardPass, wants_x: bool) -> list[Tensor | None]:
     """Return the gradients of [x, *weights] after a backward loop."""
-    if _is_small(done.arguments) and (extra := cell.small_gradients(done)) is not None:
+    if is_small(done.arguments) and (extra := cell.small_gradients(done)) is not None:
         return _small_gradients(cell, done.arguments, wants_x, *extra)
     return [cell.input_gradient(done) if wants_x else None, *cell.gradients(done)]
 
@@ -164,6 +165,7 @@ def joined(passes: Sequence[BackwardPass]) -> BackwardPass:
         arguments,
         list(map(_joined, zip(*[done.saved for done in passes], strict=True), saved)),
         list(map(_joined, zip(*[done.buffers for done in passes], strict=True), buffers)),
+        passes[0].numbers,
     )
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rru.scan.arguments import ScanArguments
-from rru.scan.native.spec import BackwardPass, NativeCell, Shapes
+from rru.scan.native.spec import BackwardPass, NativeCell, Shapes, TensorSpec
 from rru.scan.native.weight_gradients import by_input_and_state, over_steps
 
 
@@ -91,7 +91,8 @@ class NativeMogrifier(NativeLSTM):
 
     def backward_buffers(self, arguments: ScanArguments, numbers: dict[str, int]) -> Shapes:
         of_lstm = super().backward_buffers(arguments, numbers)
-        return [*of_lstm, tuple(arguments.x.shape), *self._round_shapes(arguments, 1)]
+        grad_x = TensorSpec(tuple(arguments.x.shape), returned=True)
+        return [*of_lstm, grad_x, *self._round_shapes(arguments, 1)]
 
     def input_gradient(self, done: BackwardPass) -> Tensor:
         return done.buffers[1]

@@ -134,8 +134,10 @@ class _Step(torch.autograd.Function):
         grad_state = [torch.empty_like(part) for part in state]
         buffers = [x.new_empty(shape) for shape in loops.buffers]
         call.run(loops.backward, (x, *state, *weights, *saved, *gradients, *grad_state, *buffers))
-        done = BackwardPass(ScanArguments(loops.spec, x.unsqueeze(0), state, weights, None, None), saved, buffers)
+        native = KERNELS[loops.spec.kernel].native
+        arguments = ScanArguments(loops.spec, x.unsqueeze(0), state, weights, None, None)
+        done = BackwardPass(arguments, saved, buffers, native.step_numbers)
         if call.node.is_wanted():
             call.node.shared.wait(done)
-        grad_x = KERNELS[loops.spec.kernel].native.input_gradient(done).squeeze(0) if ctx.needs_input_grad[2] else None
+        grad_x = native.input_gradient(done).squeeze(0) if ctx.needs_input_grad[2] else None
         return None, call.node.nothing, grad_x, *grad_state

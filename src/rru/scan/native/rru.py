@@ -8,7 +8,7 @@ from torch import Tensor
 from rru.scan import thresholds
 from rru.scan.arguments import ScanArguments
 from rru.scan.native.library import double_bits
-from rru.scan.native.spec import BackwardPass, NativeCell, Shapes
+from rru.scan.native.spec import BackwardPass, NativeCell, Shapes, TensorSpec, is_small
 from rru.scan.native.weight_gradients import by_input_and_state, over_steps
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ class NativeRRU(NativeCell):
     """The RRU. `wide` and `narrow` describe its other forms."""
 
     name = "rru"
-    step_numbers: ClassVar[dict[str, int]] = {"sparse": 0}  # a step has too few rows to skip zeros
+    step_numbers: ClassVar[dict[str, int]] = {  # a step has too few rows to skip zeros
+        "sparse": 0,
+        "stores_d": 1,
+        "wants_biases": 0,
+        "wants_x": 0,
+    }
 
     def __init__(self, wide: NativeCell | None = None, narrow: NativeCell | None = None) -> None:
         self.wide, self.narrow = wide, narrow
@@ -51,48 +56,60 @@ class NativeRRU(NativeCell):
         density = saved[3]  # the share of nonzeros in d
         width = arguments.sizes[3] + arguments.spec.options.output_size
         is_sparse = width >= thresholds.MIN_SPARSE_GRADIENT_WIDTH and density.item() < thresholds.MAX_SPARSE_GRADIENT
-        return {"sparse": int(is_sparse)}
+        finishes = is_sparse or not is_small(arguments)  # else `small_gradients` computes the gradients of x and biases
+        return {
+            "sparse": int(is_sparse),
+            "stores_d": int(not is_sparse and (arguments.seed is not None or not finishes)),
+            "wants_biases": int(finishes),
+            "wants_x": int(finishes and wants_x),
+        }
 
     def backward_buffers(self, arguments: ScanArguments, numbers: dict[str, int]) -> Shapes:
-        (steps, batch, _, n), options = arguments.sizes, arguments.spec.options
+        (steps, batch, m, n), options = arguments.sizes, arguments.spec.options
         p, g, middle_layers = options.output_size, options.expanded_size, options.relu_layers - 1
-        always: Shapes = [(steps, batch, n + p), (n,), (steps, batch, g)]
-        middle = [(middle_layers, steps, batch, g)] if middle_layers else []
-        sparse = [(n, g), (p, g), *([(g, g)] if middle_layers else [])]
-        return always + middle + (sparse if numbers["sparse"] else [(steps, batch, g)])
+        shapes: Shapes = [(steps, batch, n + p), (n,), (steps, batch, g)]
+        if middle_layers:
+            shapes.append((middle_layers, steps, batch, g))
+        if numbers["sparse"]:
+            shapes += [(n, g), (p, g), *([(g, g)] if middle_layers else [])]
+        if numbers["stores_d"]:
+            shapes.append((steps, batch, g))
+        if numbers["wants_biases"]:
+            shapes.append((1 + middle_layers, g))
+        if numbers["wants_x"]:
+            shapes.append(TensorSpec((steps, batch, m), returned=True))
+        return shapes
 
     def input_gradient(self, done: BackwardPass) -> Tensor:
-        return done.buffers[2] @ done.arguments.weights[0]
+        return done.buffers[-1] if done.numbers["wants_x"] else done.buffers[2] @ done.arguments.weights[0]
 
     def gradients(self, done: BackwardPass) -> list[Tensor]:
-        spec, (_, _, m, n) = done.arguments.spec, done.arguments.sizes
+        spec, numbers, (_, _, m, n) = done.arguments.spec, done.numbers, done.arguments.sizes
         middle_layers = spec.options.relu_layers - 1
         xh, _, pre, _, *hidden = done.saved
+        before = [pre, *(hidden[0] if middle_layers else [])]  # d and all before it, but for a ReLU and dropout
         grad_both, _, grad_inner, *rest = done.buffers
-        grad_middle = rest.pop(0).unbind() if middle_layers else ()
-        sparse = len(rest) > 1
-        if sparse:
-            grad_c, grad_o, *grad_last = rest
+        grad_sums = [grad_inner, *(rest.pop(0) if middle_layers else [])]  # of Eq. 1 and 2
+        if numbers["sparse"]:
+            grad_c, grad_o, *rest = rest
         else:
-            (features,) = rest
-            both = over_steps(grad_both, features, spec.bfloat16)
+            features = rest.pop(0) if numbers["stores_d"] else before[-1]
+            both = over_steps(grad_both, features, spec.bfloat16, relu=True)
             grad_c, grad_o = both[:n], both[n:]
-        middle: list[Tensor] = []
-        for k, grad in enumerate(grad_middle):
-            if sparse and k == middle_layers - 1:
-                weight = grad_last[0]
-            else:
-                weight = over_steps(grad, pre.relu() if k == 0 else hidden[0][k - 1], spec.bfloat16)
-            middle += [weight, grad.sum((0, 1))]
-        inner = [*by_input_and_state(grad_inner, xh, m, spec.bfloat16), grad_inner.sum((0, 1))]
+        done_in_loop = [rest.pop(0)] if numbers["sparse"] and middle_layers else []  # the last of Eq. 2's
+        others = list(zip(grad_sums[1:], before, strict=False))[: middle_layers - len(done_in_loop)]
+        middle = [*(over_steps(*rows, spec.bfloat16, relu=True) for rows in others), *done_in_loop]
+        biases = rest[0] if numbers["wants_biases"] else [grad.sum((0, 1)) for grad in grad_sums]
+        inner = [*by_input_and_state(grad_inner, xh, m, spec.bfloat16), biases[0]]
+        between = [tensor for pair in zip(middle, biases[1:], strict=True) for tensor in pair]
         bias, grad_kept = grad_both.sum((0, 1)), done.buffers[1]
-        return [*inner, *middle, *outer_gradients(done.arguments, grad_c, grad_o, bias, grad_kept)]
+        return [*inner, *between, *outer_gradients(done.arguments, grad_c, grad_o, bias, grad_kept)]
 
     def small_gradients(self, done: BackwardPass) -> tuple[dict[str, int], list[Tensor]] | None:
         weights, options = done.arguments.weights, done.arguments.spec.options
         xh, _, pre, _, *hidden = done.saved
         middle_layers = options.relu_layers - 1
-        if len(done.buffers) > 4 + bool(middle_layers):  # the loop has computed some of them already, skipping zeros
+        if done.numbers["sparse"]:  # the loop has computed some of them already, skipping zeros
             return None
         names = ("expanded_size", "relu_layers", "scaled_residual", "vector_rezero")
         outer = weights[3 + 2 * middle_layers :]

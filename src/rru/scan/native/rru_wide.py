@@ -39,7 +39,7 @@ class NativeWideRRU(NativeRRU):
     def backward_buffers(self, arguments: ScanArguments, numbers: dict[str, int]) -> Shapes:
         (steps, batch, m, n), options = arguments.sizes, arguments.spec.options
         p, g = options.output_size, options.expanded_size
-        grad_x = [(steps, batch, m)] if numbers["wants_x"] else []
+        grad_x = [TensorSpec((steps, batch, m), returned=True)] if numbers["wants_x"] else []
         return [(steps, batch, n + p), (n,), (steps, batch), (n, g), (p, g), (g, m), (g, n), (g,), *grad_x]
 
     def input_gradient(self, done: BackwardPass) -> Tensor:

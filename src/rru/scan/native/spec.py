@@ -10,18 +10,26 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from rru.scan import thresholds
 from rru.scan.arguments import ScanArguments
 
 
 class TensorSpec(NamedTuple):
-    """A buffer with its own dtype, or only partly written (`whole` is False)."""
+    """A buffer with its own dtype, only partly written (`whole` is False), or a result that callers see."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype | None = None
     whole: bool = True
+    returned: bool = False
 
 
 Shapes = list[tuple[int, ...] | TensorSpec]
+
+
+def is_small(arguments: ScanArguments) -> bool:
+    """Return whether one thread runs the scan, and computes all its gradients."""
+    steps, batch, _ = arguments.x.shape
+    return steps * batch * sum([weight.numel() for weight in arguments.weights]) < thresholds.MIN_PARALLEL_WORK
 
 
 class BackwardPass(NamedTuple):
@@ -30,6 +38,7 @@ class BackwardPass(NamedTuple):
     arguments: ScanArguments
     saved: list[Tensor]  # written by the forward loop
     buffers: list[Tensor]  # `backward_buffers`, written by the backward loop
+    numbers: dict[str, int]  # `backward_numbers`
 
 
 class NativeCell(ABC):
