@@ -75,7 +75,6 @@ int call(const char* names, const int64_t* numbers, const Memory* tensors, int64
 
 RRU_EXPORT_BOTH(rru_forward, RruForward)
 RRU_EXPORT_BOTH(rru_backward, RruBackward)
-RRU_EXPORT_BOTH(rru_narrow_forward, RruForward)
 RRU_EXPORT_BOTH(rru_narrow_backward, RruNarrowBackward)
 RRU_EXPORT_BOTH(rru_wide_forward, RruWideForward)
 RRU_EXPORT_BOTH(rru_wide_backward, RruWideBackward)

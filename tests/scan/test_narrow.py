@@ -46,7 +46,7 @@ def test_outputs_states_and_all_gradients_match_reference(variant, lengths, drop
     assert_near(computed, case.run_and_differentiate(reference.scan), 1e-9)
     with torch.no_grad():  # nothing is saved
         assert_equal(case.run(native.scan), computed[:2])
-    assert calls == ["rru_narrow_forward", "rru_narrow_backward", "rru_narrow_forward"]
+    assert calls == ["rru_forward", "rru_narrow_backward", "rru_forward"]
 
 
 @pytest.mark.usefixtures("each_instruction_set")
@@ -124,7 +124,7 @@ def test_counts_decide(changes, batch, form, monkeypatch):
     kernel = KERNELS["rru"]
     spec = ScanSpec("rru", kernel.options.of(cell), 0.0, False)
     arguments = ScanArguments(spec, x, state, [], None, None)
-    assert kernel.native.best_form(arguments).name == form
-    assert kernel.native.best_form(arguments._replace(x=x[:1])).name == "rru"  # a small scan
+    assert kernel.native.backward_form(arguments).name == form
+    assert kernel.native.backward_form(arguments._replace(x=x[:1])).name == "rru"  # a small scan
     rounded = arguments._replace(spec=spec._replace(autocast=torch.bfloat16))
-    assert kernel.native.best_form(rounded).name == "rru"
+    assert kernel.native.backward_form(rounded).name == "rru"

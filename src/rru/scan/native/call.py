@@ -134,7 +134,7 @@ def backward(
     `saved` is what the forward pass returned for it. Without `wants_x`, the gradient of x is None.
     """
     spec, x, state, _, lengths, _ = arguments
-    cell, small = KERNELS[spec.kernel].native.best_form(arguments), is_small(arguments)
+    cell, small = KERNELS[spec.kernel].native.backward_form(arguments), is_small(arguments)
     numbers = cell.backward_numbers(arguments, saved, wants_x)
     grad_state = [torch.empty_like(part) for part in state]
     buffers = _allocate(x, cell.backward_buffers(arguments, numbers), lengths, kept=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NativeRRU(NativeCell):
-    """The RRU. `wide` and `narrow` describe its other forms."""
+    """The RRU. `wide` describes its other form, and `narrow` its other backward loop."""
 
     name = "rru"
     step_numbers: ClassVar[dict[str, int]] = {  # a step has too few rows to skip zeros
@@ -30,9 +30,11 @@ class NativeRRU(NativeCell):
         self.wide, self.narrow = wide, narrow
 
     def best_form(self, arguments: ScanArguments) -> NativeCell:
-        if self.wide is not None and is_wide(arguments):
-            return self.wide
-        return self.narrow if self.narrow is not None and is_narrow(arguments) else self
+        return self.wide if self.wide is not None and is_wide(arguments) else self
+
+    def backward_form(self, arguments: ScanArguments) -> NativeCell:
+        form = self.best_form(arguments)
+        return self.narrow if form is self and self.narrow is not None and is_narrow(arguments) else form
 
     def numbers(self, n: int, options: "RRUOptions") -> dict[str, int]:
         return options._asdict()

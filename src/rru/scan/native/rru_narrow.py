@@ -8,7 +8,7 @@ from rru.scan.native.spec import BackwardPass, Shapes
 
 
 class NativeNarrowRRU(NativeRRU):
-    """The RRU with one ReLU layer, and weights that stay in the cache."""
+    """The backward loop of an RRU with one ReLU layer, and weights that stay in the cache."""
 
     name = "rru_narrow"
 

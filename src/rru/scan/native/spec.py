@@ -55,6 +55,10 @@ class NativeCell(ABC):
         """Return the description of the loops that are fastest for these arguments."""
         return self
 
+    def backward_form(self, arguments: ScanArguments) -> "NativeCell":
+        """Return the same for the backward loop; it reads what the loop of `best_form` has saved."""
+        return self.best_form(arguments)
+
     def numbers(self, n: int, options: Any) -> dict[str, int]:
         """Return the numbers that the loops read in addition to those of every scan. `n` is the hidden size."""
         return {"output_size": n, **options._asdict()}
