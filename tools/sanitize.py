@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -O1 -g"  # sanitized, -O3 takes many minutes
-NAMES = ("native", "bfloat16", "dense_gradient", "native_library", "native_functions", "wide")
+NAMES = ("native", "bfloat16", "dense_gradient", "native_library", "native_functions", "narrow", "wide")
 TESTS = [f"tests/scan/test_{name}.py" for name in NAMES]
 
 

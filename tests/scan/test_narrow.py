@@ -128,3 +128,13 @@ def test_counts_decide(changes, batch, form, monkeypatch):
     assert kernel.native.backward_form(arguments._replace(x=x[:1])).name == "rru"  # a small scan
     rounded = arguments._replace(spec=spec._replace(autocast=torch.bfloat16))
     assert kernel.native.backward_form(rounded).name == "rru"
+
+
+def test_an_exported_graph_takes_batches_of_any_size(monkeypatch):
+    monkeypatch.undo()
+    layer = rru.RRU(20, 64, backend="native").eval()
+    steps, batch = torch.export.Dim("steps", min=2), torch.export.Dim("batch", min=2)
+    graph = torch.export.export(layer, (torch.randn(100, 64, 20),), dynamic_shapes=({0: steps, 1: batch},)).module()
+    for shape in ((100, 64, 20), (3, 2, 20)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(graph(x)[0], layer(x)[0])

@@ -1,7 +1,10 @@
 """Memory that scans keep for later ones."""
 
 import gc
+import os
+import signal
 import threading
+import time
 
 import pytest
 import torch
@@ -95,3 +98,36 @@ def test_the_default_device_does_not_matter():
     with torch.device("meta"):
         assert scratch.empty(SHAPE, torch.float32).device.type == "cpu"
         assert scratch.empty((1,), torch.float32).device.type == "cpu"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_does_not_wait_for_a_thread_that_it_lacks():
+    def hold():
+        with scratch._lock:
+            held.set()
+            time.sleep(0.2)
+
+    held = threading.Event()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        scratch.empty(SHAPE, torch.float32)
+        os._exit(0)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not library.BUILT, reason="this build has no native library")
+@pytest.mark.parametrize("hidden_size", [40, 300])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_no_result_is_in_kept_memory(monkeypatch, hidden_size, dropout):
+    monkeypatch.setattr(thresholds, "MIN_KEPT_TENSOR", 1)
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)
+    layer, x = rru.RRU(5, hidden_size, dropout=dropout, backend="native"), torch.randn(6, 19, 5, requires_grad=True)
+    outputs, last = layer(x)
+    gradients = torch.autograd.grad(outputs.sum(), [x, *layer.parameters()])
+    results = [outputs, *(last if isinstance(last, tuple) else [last]), *gradients]
+    assert all(result.untyped_storage().resizable() for result in results)

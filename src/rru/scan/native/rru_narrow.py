@@ -4,7 +4,7 @@ from torch import Tensor
 
 from rru.scan.arguments import ScanArguments
 from rru.scan.native.rru import NativeRRU, outer_gradients
-from rru.scan.native.spec import BackwardPass, Shapes
+from rru.scan.native.spec import BackwardPass, Shapes, TensorSpec
 
 
 class NativeNarrowRRU(NativeRRU):
@@ -18,7 +18,7 @@ class NativeNarrowRRU(NativeRRU):
     def backward_buffers(self, arguments: ScanArguments, numbers: dict[str, int]) -> Shapes:
         (steps, batch, m, n), options = arguments.sizes, arguments.spec.options
         p, g = options.output_size, options.expanded_size
-        grad_x: Shapes = [(steps, batch, m)] if numbers["wants_x"] else []
+        grad_x: Shapes = [TensorSpec((steps, batch, m), returned=True)] if numbers["wants_x"] else []
         return [(n,), (n, g), (p, g), (n + p,), (g, m), (g, n), (g,), *grad_x]
 
     def input_gradient(self, done: BackwardPass) -> Tensor:

@@ -9,6 +9,7 @@ A tensor's memory comes back when the last reference to its storage is gone, who
 import ctypes
 import functools
 import math
+import os
 import threading
 from typing import Any
 
@@ -20,6 +21,8 @@ from rru.scan import thresholds
 # Collecting garbage may free a tensor and give memory back at any time: hence a reentrant lock, and loops over copies.
 _lock = threading.RLock()
 _free: dict[int, Tensor] = {}  # bytes, by their address; what came back last is at the end
+if hasattr(os, "register_at_fork"):  # else a fork while another thread has the lock would wait for it forever
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
