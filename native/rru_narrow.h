@@ -96,6 +96,8 @@ struct RruNarrowBackward : RruOuterBackward<T> {
     if (wants_x) grad_x = in.tensor<T>("grad_x", {steps, batch, m});
     if (this->relu_layers > 1 || this->activate || this->bfloat16)
       throw Mismatch("the narrow form needs one ReLU layer, no ReLU of the outputs, and no bfloat16");
+    if (weight_bytes() > static_cast<size_t>(this->max_cached_weights))  // else threads would share sequences
+      throw Mismatch("the narrow form needs weights that stay in the cache");
     std::vector<T> through_z(this->weight_c, this->weight_c + static_cast<size_t>(n) * g);
     for (size_t i = 0; i < through_z.size(); ++i) through_z[i] *= this->z[i / g];
     to_d.put(through_z.data(), n, g, 0, 0);
