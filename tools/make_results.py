@@ -80,7 +80,7 @@ def pages() -> dict[Path, str]:
     tables = {
         "README.md": {
             TABLE: short_table(sections),
-            SEEDS: wrapped(seeds_in_words(sections), sizes(sections), equal_sizes(medians(results))),
+            SEEDS: wrapped(seeds_in_words(complete(sections)), sizes(sections), equal_sizes(medians(results))),
         },
         "docs/results.md": {
             TABLE: summary_table(sections),
@@ -116,11 +116,15 @@ def table1(results: Report) -> list[Section]:
     return sections
 
 
+def complete(sections: Iterable[Section]) -> list[Section]:
+    """Return the tasks on which all cells have a result."""
+    return [section for section in sections if all(point.test is not None for point in section.points)]
+
+
 def short_table(sections: list[Section]) -> list[str]:
     """Return the tasks on which all cells have a result, ours over the paper's."""
-    complete = [section for section in sections if all(point.test is not None for point in section.points)]
     rows = head(["", *(point.line for point in sections[0].points)])
-    for section in complete:
+    for section in complete(sections):
         tests = {point.line: point.test or 0.0 for point in section.points}
         rows.append(row(title(section), bold(tests, section.metric.higher_is_better)))
         theirs = paper()[TABLE][section.task]
@@ -241,9 +245,9 @@ def title(section: Section) -> str:
 
 
 def bold(values: dict[str, float], higher_is_better: bool) -> list[str]:
-    """Format numbers, the best in bold, with those that are equal in the digits shown."""
-    best = (max if higher_is_better else min)(values.values())
-    return [f"**{value:.2f}**" if f"{value:.2f}" == f"{best:.2f}" else f"{value:.2f}" for value in values.values()]
+    """Format numbers, the best of several in bold, with those that are equal in the digits shown."""
+    best = f"{(max if higher_is_better else min)(values.values()):.2f}" if len(values) > 1 else ""
+    return [f"**{value:.2f}**" if f"{value:.2f}" == best else f"{value:.2f}" for value in values.values()]
 
 
 def head(names: list[str]) -> list[str]:

@@ -22,7 +22,8 @@ def seeds_in_words(sections: Iterable[Section]) -> str:
     tasks: dict[str, list[str]] = {}
     for section in sections:
         if counts := {point.line: len(point.tests) for point in section.points if point.tests}:
-            every = f"{next(iter(counts.values()))} for each cell" if len(set(counts.values())) == 1 else _each(counts)
+            alike = len(set(counts.values())) == 1 and len(counts) == len(section.points)
+            every = f"{next(iter(counts.values()))} for each cell" if alike else _each(counts)
             sure = f", where {_lead(section)}" if section.verdict.significant else ""
             tasks.setdefault(every, []).append(f"{data.data_set(section.task).title}{sure}")
     return f"Entries are means over seeds: {'; '.join(f'{every} on {_and(on)}' for every, on in tasks.items())}."
@@ -53,7 +54,7 @@ def commands(sections: Iterable[Section]) -> list[str]:
                 whole = len(seeds) > 1 and seeds == list(range(seeds[-1] + 1))
                 cells.setdefault(f"0-{seeds[-1]}" if whole else ",".join(map(str, seeds)), []).append(point.cell)
         for seeds_text, names in cells.items():
-            chosen = f" --cells {','.join(names)}" * (len(cells) > 1)
+            chosen = f" --cells {','.join(names)}" * (len(names) < len(section.points))
             lines.setdefault(f"{chosen} --seeds {seeds_text} --workers 2 --threads 1", []).append(section.task)
     return ["```", *(f"rru run table1 --tasks {','.join(tasks)}{rest}" for rest, tasks in lines.items()), "```"]
 
