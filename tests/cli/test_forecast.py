@@ -28,6 +28,9 @@ def test_series_from_file_to_forecast_and_report(command, tmp_path):
     assert not (tmp_path / "runs").exists()
     said = command("train", *series, "--preset", "smoke")
     assert re.search(r"test: mean absolute error [\d.e-]+; repeating last week [\d.]+ \(\d+ % better\)", said)
+    assert re.search(r"epoch 1: train loss [\d.]+, validation mase [\d.]+, best by loss: [\d.]+ \(epoch 1\)", said)
+    command("report")
+    assert "The mark is the epoch with the lowest loss, whose weights" in (tmp_path / "runs/report.html").read_text()
     (run,) = {path.parent for path in (tmp_path / "runs").glob("*/*/*/config.toml")}
     (tmp_path / "energy.csv").unlink()
     write(tmp_path / "new.csv", 60)

@@ -97,7 +97,7 @@ class RunBars(TrainingBars):
 
     def __init__(self) -> None:
         super().__init__()
-        self.metric = "loss"
+        self.metric, self.best = "loss", "best"
         self.epochs: TaskID | None = None
         self.steps: TaskID | None = None
         self.whole: TaskID | None = None
@@ -125,7 +125,7 @@ class RunBars(TrainingBars):
                 self.stop()
 
     def _start(self, event: Started) -> None:
-        self.metric = event.metric
+        self.metric, self.best = event.metric, event.best
         line(f"{event.parameters:,} parameters; validation {self._loss(event.untrained_loss)} before training")
         if event.step:
             line(f"resuming after {counted(event.step, 'step')} ({counted(event.epoch, 'epoch')})")
@@ -162,7 +162,7 @@ class RunBars(TrainingBars):
     def _epoch(self, event: Evaluated) -> None:
         value, digits = event.validation[self.metric], 3 if err.is_terminal else 4
         now, best = named_score(self.metric, value, digits), shown_score(self.metric, event.best, digits)
-        best = f"best {best} (epoch {event.best_epoch})" if event.best_epoch else "none better yet"
+        best = f"{self.best} {best} (epoch {event.best_epoch})" if event.best_epoch else "none better yet"
         assert self.epochs is not None
         self.update(self.epochs, completed=event.epoch, says=f"{now}, {best}")
         if not err.is_terminal:

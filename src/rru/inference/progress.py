@@ -58,7 +58,7 @@ class ProgressLine:
                 self._draw(event.epoch - 1 + event.index / event.steps)
             case Evaluated() if self.started:
                 value = event.validation[self.started.metric]
-                best = f", best {event.best:.4g} (epoch {event.best_epoch})" if event.best_epoch else ""
+                best = f", {self.started.best} {event.best:.4g} (epoch {event.best_epoch})" if event.best_epoch else ""
                 self.score = f"  {self.started.metric} {value:.4g}{best}"
                 self._draw(event.epoch, at_once=True)
             case Refitted():

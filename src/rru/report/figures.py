@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from rru.kinds import kind_of
 from rru.report import charts, descriptions, heatmaps
 from rru.report.heatmaps import Panel
 from rru.report.results import Section
@@ -72,7 +73,9 @@ def learning_caption(section: Section) -> str:
     """Return how to read learning curves."""
     each = " Each seed has its own line." if any(len(point.tests) > 1 for point in section.points) else ""
     label, better = section.metric.label, section.metric.direction
+    chosen_by = kind_of(section.points[0].config.kind).task.chosen_by
+    best = f"the epoch with the lowest {chosen_by}" if chosen_by else "the best epoch"
     return (
-        f"Validation {label} after each epoch; {better} is better. The mark is the best epoch, whose "
+        f"Validation {label} after each epoch; {better} is better. The mark is {best}, whose "
         f"weights are tested. Values far off, such as those of the first epochs, are not shown.{each}"
     )

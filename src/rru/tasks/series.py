@@ -51,6 +51,7 @@ class SeriesTask(Task):
     """
 
     metric = MASE
+    chosen_by = "loss"
     starts_well = True
     settings_class = SeriesSettings
 
@@ -175,7 +176,7 @@ class SeriesTask(Task):
             getattr(model, name).copy_(weights[name])
 
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
-        return self.everything or scores["loss"] < best["loss"]
+        return self.everything or super().better(scores, best)
 
     def _calibrate(self, model: nn.Module) -> None:
         assert isinstance(model, Forecaster)

@@ -30,6 +30,9 @@ class Task(ABC):
     metric: Metric
     """The main metric, whose `key` is a key of the result of `evaluate`."""
 
+    chosen_by: ClassVar[str] = ""
+    """The score that epochs are compared by, the lower the better; empty if it is the metric."""
+
     starts_well: ClassVar[bool] = False
     """Whether the untrained model is good already, so that a training loss above its loss is no sign of divergence."""
 
@@ -145,6 +148,8 @@ class Task(ABC):
 
     def better(self, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
         """Return whether the scores of an epoch are better than the best so far."""
+        if self.chosen_by:
+            return scores[self.chosen_by] < best[self.chosen_by]
         score, best_score = scores[self.metric.key], best[self.metric.key]
         if self.breaks_ties and score == best_score:
             return scores["loss"] < best["loss"]

@@ -19,6 +19,7 @@ class Started:
     - `parameters`: the number of parameters of the model.
     - `untrained_loss`: the validation loss before the first step.
     - `metric`: the score that epochs are compared by.
+    - `chosen_by`: the score that the best epoch is chosen by, if it is another one.
     """
 
     epoch: int
@@ -28,6 +29,12 @@ class Started:
     parameters: int
     untrained_loss: float
     metric: str
+    chosen_by: str = ""
+
+    @property
+    def best(self) -> str:
+        """What to call the best epoch: by its metric, it may not be the best."""
+        return f"best by {self.chosen_by}:" if self.chosen_by else "best"
 
 
 @dataclass(frozen=True)

@@ -136,8 +136,9 @@ class _Loop:
         done, schedule = self.progress, self.schedule
         if slow := slow_notice(schedule.precision, self.session.device):
             self._tell(Notice(slow))
-        model_facts = (count_parameters(self.session.model), self._untrained_loss(), self.task.metric.key)
-        self._tell(Started(done.epoch, done.step, schedule.epochs, schedule.patience, *model_facts))
+        task_facts = (self._untrained_loss(), self.task.metric.key, self.task.chosen_by)
+        counts = (schedule.epochs, schedule.patience, count_parameters(self.session.model))
+        self._tell(Started(done.epoch, done.step, *counts, *task_facts))
 
     def _untrained_loss(self) -> float:
         """Return the validation loss before training from metrics.jsonl; the counter may hold the first batch's."""

@@ -131,6 +131,8 @@ def test_inputs_are_numbers_categories_and_the_calendar(tmp_path):
     assert series.inputs.shape == (60, 2 + 1 + 9)
     assert series.inputs[:48].mean(axis=0) == pytest.approx(np.zeros(12), abs=1e-5)
     assert "with sky, price (known in advance), calendar" in own.summary
+    both = load(tmp_path, ["day,load,price,sky", *rows], known="price,sky")
+    assert "with price, sky (these 2 known in advance); 60 steps" in both.summary
     unused = load(tmp_path, ["day,load,price,sky", *rows])
     assert "columns not used: price, sky" in unused.notes[-1]
     assert load(tmp_path, ["day,load,price,sky", *rows], columns="all").load().inputs.shape == (60, 3)

@@ -57,12 +57,10 @@ class Layout:
     @property
     def input_names(self) -> list[str]:
         """The input columns, and `calendar`; after the last of those that are known in advance it says so."""
-        known = [*self.known[:-1], *(f"{name} ({self._which} in advance)" for name in self.known[-1:])]
-        return [*self.past, *known, *(["calendar"] if self.calendar else [])]
-
-    @property
-    def _which(self) -> str:
-        return "known" if len(self.known) == 1 else f"these {len(self.known)} known"
+        names, count = [*self.past, *self.known], len(self.known)
+        if count:
+            names[-1] += " (known in advance)" if count == 1 else f" (these {count} known in advance)"
+        return [*names, "calendar"] if self.calendar else names
 
     @property
     def size(self) -> int:
