@@ -6,7 +6,9 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
+from rru.scan import reference
 from rru.scan.native import library
+from rru.scan.native import run as native
 from rru.scan.reference import ScanInputs
 from tests.variants import CELLS, VARIANTS
 
@@ -89,6 +91,14 @@ def assert_near(actual, wanted, tolerance):
     for tensor, expected in zip(actual, wanted, strict=True):
         largest = max(1.0, expected.abs().max().item())
         torch.testing.assert_close(tensor, expected, rtol=0, atol=tolerance * largest)
+
+
+def assert_like_reference(case):
+    """Check outputs, states and all gradients of a native scan, and that without gradients it gives the same."""
+    computed = case.run_and_differentiate(native.scan)
+    assert_near(computed, case.run_and_differentiate(reference.scan), 1e-9)
+    with torch.no_grad():  # nothing is saved
+        assert_equal(case.run(native.scan), computed[:2])
 
 
 def assert_equal(actual, wanted):

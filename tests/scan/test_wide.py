@@ -7,9 +7,8 @@ import rru
 from rru.scan import ScanInputs, reference, thresholds
 from rru.scan.arguments import ScanArguments, ScanSpec
 from rru.scan.kernels import KERNELS
-from rru.scan.native import call
 from rru.scan.native import run as native
-from tests.scan.case import RAGGED, Case, assert_equal, assert_near, whole_or_ragged
+from tests.scan.case import RAGGED, Case, assert_equal, assert_like_reference, assert_near, whole_or_ragged
 from tests.scan.test_memory import fill_memory_with_nan  # noqa: F401
 from tests.variants import Variant
 
@@ -21,20 +20,12 @@ every_option = pytest.mark.parametrize("variant", [PLAIN, OTHER, UNSCALED], ids=
 
 
 @pytest.fixture(autouse=True)
-def calls(monkeypatch):
-    """Make every RRU that can be wide, in a scan of at least 16 tokens. List the loops that run."""
+def every_one(monkeypatch):
+    """Make every RRU that can be wide, in a scan of at least 16 tokens."""
     monkeypatch.setattr(thresholds, "MAX_WIDE_EXTRA", 1e9)
     monkeypatch.setattr(thresholds, "MAX_WIDE_EXTRA_SELECTED", 1e9)
     monkeypatch.setattr(thresholds, "MIN_WIDE_WIDTH", 0)
     monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)  # so that several threads may run
-    original, used = call.function_of, []
-
-    def function_of(direction, cell, *fields):
-        used.append(f"{cell.name}_{direction}")
-        return original(direction, cell, *fields)
-
-    monkeypatch.setattr(call, "function_of", function_of)
-    return used
 
 
 @pytest.mark.usefixtures("each_instruction_set")
@@ -42,13 +33,9 @@ def calls(monkeypatch):
 @whole_or_ragged
 @every_dropout
 @pytest.mark.parametrize("reverse", [False, True])
-def test_outputs_states_and_all_gradients_match_reference(variant, lengths, dropout, reverse, calls):
-    case = Case(variant, lengths=lengths, dropout=dropout, reverse=reverse)
-    computed = case.run_and_differentiate(native.scan)
-    assert_near(computed, case.run_and_differentiate(reference.scan), 1e-9)
-    with torch.no_grad():  # nothing is saved
-        assert_equal(case.run(native.scan), computed[:2])
-    assert calls == ["rru_wide_forward", "rru_wide_backward", "rru_wide_forward"]
+def test_outputs_states_and_all_gradients_match_reference(variant, lengths, dropout, reverse, loops):
+    assert_like_reference(Case(variant, lengths=lengths, dropout=dropout, reverse=reverse))
+    assert loops == ["rru_wide_forward", "rru_wide_backward", "rru_wide_forward"]
 
 
 @pytest.mark.usefixtures("each_instruction_set")
@@ -178,7 +165,7 @@ def test_an_input_that_needs_no_gradient_gets_none_and_the_weights_get_theirs(dr
 
 
 @every_dropout
-def test_a_compiled_layer_computes_the_same(dropout, calls):
+def test_a_compiled_layer_computes_the_same(dropout, loops):
     layer = rru.RRU(13, 37, expansion=5.0, dropout=dropout, bidirectional=True, dtype=torch.float64, backend="native")
     x = torch.randn(8, 4, 13, dtype=torch.float64, requires_grad=True)
     results = []
@@ -187,15 +174,15 @@ def test_a_compiled_layer_computes_the_same(dropout, calls):
         outputs, _ = run(x)
         results.append([outputs, *torch.autograd.grad(outputs.square().sum(), [x, *layer.parameters()])])
     assert_near(results[1], results[0], 1e-12)
-    assert set(calls) == {"rru_wide_forward", "rru_wide_backward"}
+    assert set(loops) == {"rru_wide_forward", "rru_wide_backward"}
 
 
 @every_dropout
 @pytest.mark.parametrize("sizes", [{"steps": 0}, {"batch": 0}, {"steps": 3, "batch": 5}])
-def test_scans_of_few_tokens_are_not_wide(dropout, sizes, calls):
+def test_scans_of_few_tokens_are_not_wide(dropout, sizes, loops):
     case = Case(PLAIN, dropout=dropout, **sizes)
     case.run_and_differentiate(native.scan)
-    assert calls == ["rru_forward", "rru_backward"]
+    assert loops == ["rru_forward", "rru_backward"]
 
 
 def a_cell(hidden_size=300, expansion=7.0, **options):

@@ -17,19 +17,26 @@ from tests.training.toy import train_in
 _CODE = tuple(str(Path(rru.__file__).parent / folder) for folder in ("files", "training"))
 
 
+class Death:
+    """Kills its process by SIGKILL when it is called for the given time."""
+
+    def __init__(self, moments):
+        self.count, self.moments = 0, moments
+
+    def __call__(self):
+        self.count += 1
+        if self.count == self.moments:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+
 def suffer(folder, moments, pipe=None):
     """Trains, and dies by SIGKILL at the given moment; counts moments if that never comes.
 
     A moment is a line of code run in rru.files or rru.training, or the middle of a write.
     """
     torch.set_num_threads(1)
-    count = 0
-
-    def moment():
-        nonlocal count
-        count += 1
-        if count == moments:
-            os.kill(os.getpid(), signal.SIGKILL)
+    moment = Death(moments)
 
     def trace(frame, event, argument):
         if not frame.f_code.co_filename.startswith(_CODE):
@@ -52,7 +59,7 @@ def suffer(folder, moments, pipe=None):
     train_in(folder)
     sys.settrace(None)
     if pipe is not None:
-        pipe.send(count)
+        pipe.send(moment.count)
 
 
 def hold(folder, pipe):
@@ -81,13 +88,4 @@ def flush(folder, pipe):
 def refit(config, folder, steps):
     """Train a run that trains anew on all data, and die by SIGKILL after so many steps of both."""
     torch.set_num_threads(1)
-    done = 0
-
-    def stop():
-        nonlocal done
-        done += 1
-        if done == steps:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return False
-
-    train_config(config, folder, stop=stop)
+    train_config(config, folder, stop=Death(steps))
