@@ -31,6 +31,7 @@ from rru.training import (
     with_precision,
 )
 from rru.training import evaluate as evaluate_run
+from rru.training.time_budget import Places, within
 
 Task = Annotated[
     str,
@@ -61,6 +62,14 @@ Precision = Annotated[
     typer.Option(
         metavar="float32|bf16|auto",
         help="Multiply in float32 or bfloat16 in training; auto: bfloat16 where it is faster. Default: float32.",
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="Choose the model's size and its epochs so that training takes about N minutes on this machine. For your "
+        "own data.",
     ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to the run's folder.")]
@@ -104,6 +113,7 @@ def train(
         ),
     ] = None,
     root: Root = ROOT,
+    minutes: Minutes = None,
     precision: Precision = None,
     device: Device = "cpu",
     threads: Threads = None,
@@ -126,7 +136,7 @@ def train(
         where = _Where(root, device, threads, data_dir, events, verbose)
         if task not in CATALOGUE and is_run(task, root):
             fixed: dict[str, object] = {"--cell": cell, "--preset": preset, "--seed": seed, "--ensemble": ensemble}
-            fixed |= {"--set": changes, "--run-dir": run_dir, "--precision": precision}
+            fixed |= {"--set": changes, "--run-dir": run_dir, "--precision": precision, "--minutes": minutes}
             _refuse(task, [name for name, value in fixed.items() if value is not None] + given.arguments[:1])
             folder = named_run(task, root)
             _run(Run(folder).config, folder, where)
@@ -135,9 +145,16 @@ def train(
         settings = [f"{name}={value}" for name, value in named.items() if value is not None]
         chosen = given.task(task)
         preset = presets.names(chosen)[0] if preset is None else preset
-        changes = [*given.changes, *settings, *(changes or [])]
-        config = presets.override(presets.load(chosen, cell or "rru", preset), changes)
-        config = with_precision(config, precision, device, run_dir)
+        all_changes = [*given.changes, *settings, *(changes or [])]
+
+        def build(scale: float) -> Config:
+            config = presets.override(presets.load(chosen, cell or "rru", preset, scale), all_changes)
+            return with_precision(config, precision, device, run_dir)
+
+        config = build(1.0)
+        if minutes is not None:
+            set_threads(threads)
+            config = within(minutes, build, presets.changed(config, all_changes), Places(root, run_dir), device)
         if isinstance(chosen, OwnData) or dry_run:
             line(presets.described(config, preset))
         if dry_run:

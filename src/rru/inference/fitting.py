@@ -15,12 +15,13 @@ from rru.inference.progress import ProgressLine, together
 from rru.inference.trained import Trained
 from rru.kinds import reading_options
 from rru.nn import count_parameters
-from rru.settings import presets
+from rru.settings import Config, presets
 from rru.suggestions import did_you_mean
 from rru.training import RunError, Watch, run_folder, train_config, with_precision
 from rru.training.locate import ROOT
 from rru.training.precision import chosen as chosen_precision
 from rru.training.run_files import Epoch
+from rru.training.time_budget import Places, within
 
 Place = Path | str
 
@@ -35,6 +36,7 @@ def fit(
     cell: str = "rru",
     preset: str | None = None,
     settings: Changes | None = None,
+    minutes: float | None = None,
     precision: str | None = None,
     seed: int = 0,
     folder: Place | None = None,
@@ -77,6 +79,7 @@ def fit(
     cell: str = "rru",
     preset: str | None = None,
     settings: Changes | None = None,
+    minutes: float | None = None,
     precision: str | None = None,
     seed: int = 0,
     folder: Place | None = None,
@@ -105,7 +108,7 @@ def fit(
     - `valid`, `test`: files or tables to validate and test on. Default: a tenth of the data each.
     - `reading`: how to read a file or table, as for `rru train`: `by`, `target`, `horizon`, `text`, `label`,
       `transpose`, ...; for a DataFrame also `name`, after which its runs are named.
-    - `cell`, `preset`, `data_dir`, `device`: as for `rru train`.
+    - `cell`, `preset`, `minutes`, `data_dir`, `device`: as for `rru train`.
 
     **Arguments** for a model:
 
@@ -146,6 +149,8 @@ def fit(
         if precision is not None:
             of_model = count_parameters(task), str(next(task.parameters()).device)
             changes["schedule.precision"] = chosen_precision(precision, *of_model, place)
+        if minutes is not None:
+            raise TypeError("minutes is for data; for a model of your own set epochs")
         own_task = ModelTask(loaders | ({} if test is None else {"test": test}), loss, metric)
         with ProgressLine(type(task).__name__, place, progress) as shown:
             return fit_model(task, own_task, place, changes, together(shown, on_epoch, watch), stop)
@@ -157,10 +162,18 @@ def fit(
         changes["task.transposition"] = transpose
     chosen = _data(task, reading | {"valid": valid, "test": test})
     preset = presets.names(chosen)[0] if preset is None else preset
-    config = presets.load(chosen, cell, preset)
-    config = config.changed(presets.settings_by_name(changes, config.settings, f"{config.task.name} and {cell}"))
     given_place = None if folder is None else Path(folder).expanduser()
-    config = with_precision(config, precision, device, given_place)
+    fixed: set[str] = set()
+
+    def build(scale: float) -> Config:
+        config = presets.load(chosen, cell, preset, scale)
+        named = presets.settings_by_name(changes, config.settings, f"{config.task.name} and {cell}")
+        fixed.update(named)
+        return with_precision(config.changed(named), precision, device, given_place)
+
+    config = build(1.0)
+    if minutes is not None:
+        config = within(minutes, build, fixed, Places(ROOT, given_place), device)
     place = given_place or run_folder(config, ROOT)
     with ProgressLine(config.task.name, place, progress) as shown:
         if isinstance(chosen, OwnData):

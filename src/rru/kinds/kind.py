@@ -69,7 +69,8 @@ class Kind:
     - `inputs`: what the inputs and outputs of a model are, for its card.
     - `pipeline`: the Hub's name for what its models do.
     - `card_of`: returns what the card of a model says. Default: `inputs`, and zeros as an example of them.
-    - `auto`: the settings of the preset `auto`, from the counts of a user's data. None: not for users' own data.
+    - `auto`: the settings of the preset `auto`, from the counts of a user's data and a multiple of the usual size of
+      recurrent layers. None: not for users' own data.
     - `cells`: what `auto` adds for each cell.
     - `smoke`: what the preset `smoke` changes.
     - `options`: declares the options in `format` that `ReadingOptions` does not have, as fields with an `Option`.
@@ -91,7 +92,7 @@ class Kind:
     inputs: str
     pipeline: str | None = None
     card_of: Callable[[TrainedOn, Recurrent], Card] | None = None
-    auto: Callable[[Statistics], Tables] | None = None
+    auto: Callable[[Statistics, float], Tables] | None = None
     cells: Mapping[str, Tables] = field(default_factory=lambda: CELLS)
     smoke: Callable[[Statistics], Tables] = smoke
     options: type = object

@@ -26,6 +26,8 @@ TOKENS = {
     "bytes": 'text.encode().decode("latin-1")',
 }
 """How to divide a text into the tokens of a vocabulary of each kind; see `rru.data.vocabulary.tokens_of`."""
+DROPOUT = ((0.05, 0.0), (0.4, 0.1), (0.8, 0.2), (1.5, 0.3), (3.0, 0.4), (0.0, 0.5))
+"""By weights for each token of the text, below the first number."""
 READ = """import json
 from pathlib import Path
 
@@ -48,18 +50,24 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
     return Card(f"import re\n{read}" if "re." in read else read, PROBABLE)
 
 
-def _auto(words: bool, statistics: Statistics) -> Tables:
+def _auto(words: bool, statistics: Statistics, scale: float) -> Tables:
     tokens, embedding = statistics["tokens"][0], 64 if words else 32
-    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, 64 if words else 128)
-    batch_size = sizes.power_of_two(tokens / context / sizes.BATCHES, sizes.MIN_BATCH, sizes.MAX_BATCH)
+    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, 64)
+    batch_size = sizes.power_of_two(tokens / context / sizes.BATCHES, sizes.MIN_BATCH, 16)
     outside = statistics["vocabulary"] * (embedding + 129)  # embedding and head
-    small, middle = (0.5, 0.4) if words else (0.4, 0.2)
+    layers = sizes.scaled(sizes.between(tokens // 4, 60_000, 4_000_000), scale, embedding)
     model = {
-        "budget": sizes.rounded(sizes.between(tokens // 4, 60_000, 4_000_000), outside),
-        "dropout": sizes.by_size(tokens, (300_000, small), (3_000_000, middle), (0, 0.1)),
+        "budget": sizes.rounded(layers, outside),
+        "dropout": _dropout((layers + outside * words) / tokens),
         "embedding_size": embedding,
     }
-    return sizes.tables(tokens, {"context": context, "batch_size": batch_size, "stateful": not words}, model)
+    task = {"context": context, "batch_size": batch_size, "stateful": True, "evaluation_context": 512}
+    return sizes.decaying(sizes.between(10_000_000 // max(tokens, 1), 5, 60), task, model)
+
+
+def _dropout(weights_per_token: float) -> float:
+    """Return the dropout of a model that has so many weights for each token of its text."""
+    return next((dropout for most, dropout in DROPOUT if weights_per_token < most), DROPOUT[-1][1])
 
 
 def _smoke(statistics: Statistics) -> Tables:
@@ -86,7 +94,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
 
 _language = partial(
     Kind, noun="text", commands=("write", "stream"), steps=sizes.counted("tokens", "tokens"), smoke=_smoke,
-    pipeline="text-generation", read=_read, figure="text", card_of=_card,
+    cells=sizes.BALANCED_CELLS, pipeline="text-generation", read=_read, figure="text", card_of=_card,
 )  # fmt: skip
 CHARACTERS = _language(
     format=text.CHARACTERS,

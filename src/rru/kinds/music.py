@@ -58,12 +58,12 @@ JOINT = Card(
 )
 
 
-def _auto(statistics: Statistics) -> Tables:
+def _auto(statistics: Statistics, scale: float) -> Tables:
     steps, pieces = statistics["steps"][0], statistics["pieces"][0]
     context = sizes.power_of_two(steps / max(pieces, 1) * 2, 32, 256)
     batch_size = sizes.power_of_two(steps / context * 2 / sizes.BATCHES, sizes.MIN_BATCH, 16)
     model = {
-        "budget": sizes.rounded(sizes.between(steps * 20, 100_000, 1_500_000)),
+        "budget": sizes.rounded(int(sizes.between(steps * 20, 100_000, 1_500_000) * scale)),
         "dropout": sizes.by_size(steps, (100_000, 0.6), (1_000_000, 0.4), (0, 0.2)),
     }
     return sizes.tables(steps, {"context": context, "batch_size": batch_size}, model)

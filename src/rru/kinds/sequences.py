@@ -31,16 +31,15 @@ inputs = ((values - mean) / deviation).astype(np.float32)[:, None]  # (steps, 1,
 """
 
 
-def _auto(statistics: Statistics) -> Tables:
+def _auto(statistics: Statistics, scale: float) -> Tables:
     steps, count = statistics["steps"][0], statistics["sequences"][0]
     task = {
         "context": statistics["longest"],
         "batch_size": sizes.power_of_two(count / 10, sizes.MIN_BATCH, sizes.MAX_BATCH),
     }
-    budget = max(sizes.between(steps * 2, 20_000, 300_000), sizes.room(statistics.get("columns", 0), 128))
-    return sizes.tables(
-        steps, task, {"budget": sizes.rounded(budget), "dropout": sizes.by_size(steps, (100_000, 0.3), (0, 0.2))}
-    )
+    layers = sizes.scaled(sizes.between(steps * 2, 20_000, 300_000), scale, statistics.get("columns", 0))
+    model = {"budget": sizes.rounded(layers), "dropout": sizes.by_size(steps, (100_000, 0.3), (0, 0.2))}
+    return sizes.tables(steps, task, model)
 
 
 def _items(trained: TrainedOn, source: Source) -> Iterator[tuple[str, Tensor]]:

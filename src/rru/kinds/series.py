@@ -72,7 +72,7 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
     return Card(prepare + more, OUTPUT)
 
 
-def _auto(statistics: Statistics) -> Tables:
+def _auto(statistics: Statistics, scale: float = 1.0) -> Tables:
     horizon, season, inputs = statistics["horizon"], statistics["season"], statistics["inputs"]
     steps, longest = statistics["steps"][0], statistics["longest"]
     wanted = max(5 * season, 2 * statistics["longest_season"], 3 * horizon, 16)

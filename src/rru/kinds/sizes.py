@@ -11,20 +11,22 @@ from rru.tasks import TaskSettings
 
 BATCHES = 100  # an epoch should have as many, if the data allows it
 MIN_BATCH, MAX_BATCH = 4, 64
+OUTPUT_SIZE = 128  # of the RRU
 
 Tables = Mapping[str, Mapping[str, float | str]]
 """Settings by table and name."""
 
 
-def _cells(output_size: int, rank: int) -> Mapping[str, Tables]:
+def _cells(output_size: int, rank: int, **more: str) -> Mapping[str, Tables]:
     return {
-        "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "output_size": output_size}},
+        "rru": {"model": {"expansion": 2.0, "relu_layers": 1, "output_size": output_size, **more}},
         "lstm": {"model": {"forget_bias": 1.0}},
         "mogrifier": {"model": {"rounds": 5, "rank": rank}},
     }
 
 
-CELLS = _cells(output_size=128, rank=40)  # as in the paper's experiments without tuned values
+CELLS = _cells(output_size=OUTPUT_SIZE, rank=40)  # as in the paper's experiments without tuned values
+BALANCED_CELLS = _cells(output_size=OUTPUT_SIZE, rank=40, init="balanced")
 SMALL_CELLS = _cells(output_size=16, rank=4)
 SMOKE_CELLS: Mapping[str, Tables] = {
     "rru": {"model": {"expansion": 1.0, "output_size": 16}},
@@ -32,14 +34,27 @@ SMOKE_CELLS: Mapping[str, Tables] = {
 }
 
 
-def tables(steps: int, task: Mapping[str, float], model: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return settings, with a schedule for the given number of training steps per epoch."""
+def tables(steps: int, task: Mapping[str, float], model: Mapping[str, float]) -> dict[str, dict[str, float | str]]:
+    """Return settings, with a constant learning rate, for the given number of training steps per epoch."""
     epochs = between(30_000_000 // max(steps, 1), 5, 200)
     return {
         "task": dict(task),
         "model": {"num_layers": 1, **model},
         "optimiser": {"lr": 0.003, "clip": 5.0},
         "schedule": {"epochs": epochs, "patience": between(epochs // 8, 3, 15)},
+    }
+
+
+def decaying(epochs: int, task: Mapping[str, float], model: Mapping[str, float]) -> dict[str, dict[str, float | str]]:
+    """Return settings in which the learning rate decays to zero over so many epochs, and weights are averaged.
+
+    A run that has not improved for half of its epochs overfits, and ends.
+    """
+    return {
+        "task": dict(task),
+        "model": {"num_layers": 1, **model},
+        "optimiser": {"lr": 0.003, "clip": 5.0, "ema": 0.99},
+        "schedule": {"epochs": epochs, "patience": max(epochs // 2, 3), "decay": "cosine", "warmup": 0.05},
     }
 
 
@@ -70,9 +85,9 @@ def counted(steps: str, items: str) -> Callable[[Statistics, int, TaskSettings],
     return count
 
 
-def room(inputs: int, outputs: int) -> int:
-    """Return a budget with room for the RRU, whose size grows with the square of the number of inputs."""
-    return 3 * (inputs + 16) * (inputs + 16 + outputs)
+def scaled(budget: int, scale: float, inputs: int) -> int:
+    """Return a multiple of a budget, with room for an RRU, whose size grows with the square of the number of inputs."""
+    return max(int(budget * scale), 3 * (inputs + 16) * (inputs + 16 + OUTPUT_SIZE))
 
 
 def between(value: int, low: int, high: int) -> int:

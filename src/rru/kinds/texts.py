@@ -45,13 +45,14 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
     return Card(prepare, probable_classes(classes))
 
 
-def _auto(statistics: Statistics) -> Tables:
+def _auto(statistics: Statistics, scale: float) -> Tables:
     words, count, embedding = statistics["words"][0], statistics["texts"][0], 32
     task = {
         "context": sizes.power_of_two(words / max(count, 1) * 2, 16, 512),
         "batch_size": sizes.power_of_two(count / sizes.BATCHES, sizes.MIN_BATCH, sizes.MAX_BATCH),
     }
-    budget = sizes.rounded(sizes.between(words // 20, 20_000, 300_000), statistics["vocabulary"] * embedding)
+    layers = sizes.scaled(sizes.between(words // 20, 20_000, 300_000), scale, embedding)
+    budget = sizes.rounded(layers, statistics["vocabulary"] * embedding)
     return sizes.tables(words, task, {"budget": budget, "dropout": 0.5, "embedding_size": embedding})
 
 

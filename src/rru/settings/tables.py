@@ -138,6 +138,9 @@ class Schedule:
         bool,
         Option("also test after every epoch, to show the best of all epochs as some papers do; selects nothing"),
     ] = False
+    minutes: Annotated[
+        float | None, Option("the time that size and epochs were chosen for, with --minutes", above=0)
+    ] = None
     log_steps: Annotated[int, Option("steps between log lines; 0 for none", at_least=0)] = 100
     checkpoint_steps: Annotated[int, Option("steps between checkpoints within an epoch; 0 for none", at_least=0)] = 0
     checkpoint_seconds: Annotated[
@@ -148,7 +151,8 @@ class Schedule:
 INERT = frozenset(
     (
         *("data.path", "data.valid", "data.test"),
-        *(f"schedule.{name}" for name in ("test_every_epoch", "log_steps", "checkpoint_steps", "checkpoint_seconds")),
+        *("schedule.minutes", "schedule.test_every_epoch"),
+        *("schedule.log_steps", "schedule.checkpoint_steps", "schedule.checkpoint_seconds"),
     )
 )
 """Settings that do not affect the result, so that the id of a config ignores them."""

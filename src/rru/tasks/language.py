@@ -19,6 +19,7 @@ from rru.tasks.task import Task
 
 FRESH_SHARE = 0.1  # fraction of batches in a stateful epoch that start from zeros
 LINE_END = "<eos>"
+EVALUATION_BATCH = 64  # windows, with `evaluation_context`
 EVALUATION_LOGITS = 1 << 24  # maximum number of logits per batch
 
 
@@ -30,9 +31,10 @@ class LanguageTask(Task):
     start from zeros. The rest at the end of the streams, less than a batch, is not used. Stateless training shuffles
     windows that start every `context` // 2 tokens, each from the initial state of the cell.
 
-    Evaluation uses windows that start every `context` // 2 tokens, and scores only the tokens that the previous window
-    did not contain. So every token is scored once, and after the first window with at least half a window of context.
-    As in training, a window starts from zeros if stateful, else from the initial state of the cell.
+    Evaluation uses windows of `evaluation_context` tokens (default: `context`) that start every half of it, and scores
+    only the tokens that the previous window did not contain. So every token is scored once, and after the first window
+    with at least half a window of context. As in training, a window starts from zeros if stateful, else from the
+    initial state of the cell.
 
     Metrics: `bpc` for characters and bytes, the mean bits per token; `perplexity` for words (`WordTask`), the
     exponential of the mean nats per token. If the text has line ends as tokens, `perplexity` counts them. It is then
@@ -69,6 +71,9 @@ class LanguageTask(Task):
             self._texts[split] = tokens
         self._predictions = len(self._texts["train"]) - 1
         self._stride = max(self.context // 2, 1)
+        self._evaluation_context = settings.evaluation_context or self.context
+        wider = settings.evaluation_context is not None  # where training has small batches, evaluation need not
+        self._evaluation_batch = max(self.batch_size, EVALUATION_BATCH) if wider else self.batch_size
 
     @classmethod
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
@@ -147,13 +152,15 @@ class LanguageTask(Task):
 
     def _evaluation_batches(self, split: str) -> Iterator[tuple[Batch, int]]:
         """Yield batches of windows of equal length, with the number of leading steps that are not scored."""
-        (_, first), *others = windows(len(self._texts[split]) - 1, self.context, self._stride)
+        steps = self._evaluation_context
+        stride = max(steps // 2, 1)
+        (_, first), *others = windows(len(self._texts[split]) - 1, steps, stride)
         yield self._batch(split, np.zeros(1, np.int64), first), 0
-        skip = self.context - self._stride
-        size = max(min(EVALUATION_LOGITS // (self._stride * len(self.vocabulary)), self.batch_size), 1)
-        starts = np.array([start for start, length in others if length == self.context], np.int64)
+        skip = steps - stride
+        size = max(min(EVALUATION_LOGITS // (stride * len(self.vocabulary)), self._evaluation_batch), 1)
+        starts = np.array([start for start, length in others if length == steps], np.int64)
         for at in range(0, len(starts), size):
-            yield self._batch(split, starts[at : at + size], self.context), skip
+            yield self._batch(split, starts[at : at + size], steps), skip
         for start, length in others[len(starts) :]:
             yield self._batch(split, np.array([start]), length), skip
 

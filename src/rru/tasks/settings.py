@@ -96,6 +96,9 @@ class LanguageSettings(TaskSettings):
     """Settings of text by characters or bytes."""
 
     stateful: Annotated[bool, Option("whether training carries the state from batch to batch")]
+    evaluation_context: Annotated[
+        int | None, Option("tokens of a window in validation and tests; default: as in training", at_least=2)
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

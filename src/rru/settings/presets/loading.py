@@ -38,7 +38,7 @@ def names(task: str | OwnData) -> tuple[str, ...]:
     return (*_EVERYWHERE, *(name for name in tables if name not in ("common", *cells(), *_EVERYWHERE)))
 
 
-def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> Config:
+def load(task: str | OwnData, cell: str = "rru", preset: str | None = None, scale: float = 1.0) -> Config:
     """Load the preset of a task and cell; raise ValueError if there is none.
 
     **Arguments:**
@@ -47,11 +47,12 @@ def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> C
     - `cell`: one of `cells()`. A user cell gets the RRU's settings where they apply.
     - `preset`: `paper`: exactly as in the paper; `cpu`: about ten minutes on two cores, with the same budget for all
       cells; `smoke`: seconds. For own data `auto`, derived from its size, or `smoke`. Default: the first of `names`.
+    - `scale`: the size of the recurrent layers in `auto`, as a multiple of the usual one.
     """
     preset = choice("preset", names(task)[0] if preset is None else preset, names(task))
     known_cell(cell)
     if isinstance(task, OwnData):
-        tables, recorded = derived(task.kind, task.statistics, cell, preset), task.recorded()
+        tables, recorded = derived(task.kind, task.statistics, cell, preset, scale), task.recorded()
         named = {"task": {"name": task.name}, "data": data_table(recorded)}
         return Config.of(merged(tables, named), recorded)
     tables = _read(choice("task", task, tasks()))
@@ -63,12 +64,12 @@ def load(task: str | OwnData, cell: str = "rru", preset: str | None = None) -> C
     return Config.of(merged(merged_tables, {"task": {"name": task}, "model": {"cell": cell}}))
 
 
-def derived(kind: str, statistics: Statistics, cell: str, preset: str) -> dict[str, Any]:
+def derived(kind: str, statistics: Statistics, cell: str, preset: str, scale: float = 1.0) -> dict[str, Any]:
     """Return the settings of own data, without its name and place, from its kind and counts; see `rru.kinds.sizes`."""
     record = kind_of(kind)
     if record.auto is None:
         raise ValueError(f"{kind} has no preset {preset}: it is not a kind of users' own data")
-    tables = merged(_read(_DEFAULTS)["common"], record.auto(statistics), _of_cell(record.cells, kind, cell))
+    tables = merged(_read(_DEFAULTS)["common"], record.auto(statistics, scale), _of_cell(record.cells, kind, cell))
     if preset == "smoke":
         tables = merged(tables, record.smoke(statistics), _of_cell(SMOKE_CELLS, kind, cell))
     return merged(tables, {"model": {"cell": cell}})
