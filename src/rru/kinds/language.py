@@ -26,7 +26,7 @@ TOKENS = {
     "bytes": 'text.encode().decode("latin-1")',
 }
 """How to divide a text into the tokens of a vocabulary of each kind; see `rru.data.vocabulary.tokens_of`."""
-DROPOUT = ((0.05, 0.0), (0.4, 0.1), (0.8, 0.2), (1.5, 0.3), (3.0, 0.4), (0.0, 0.5))
+DROPOUT = ((0.05, 0.0), (0.5, 0.1), (1.0, 0.2), (2.0, 0.3), (4.0, 0.4), (0.0, 0.5))
 """By weights for each token of the text, below the first number."""
 READ = """import json
 from pathlib import Path
