@@ -26,8 +26,9 @@ TOKENS = {
     "bytes": 'text.encode().decode("latin-1")',
 }
 """How to divide a text into the tokens of a vocabulary of each kind; see `rru.data.vocabulary.tokens_of`."""
+EMBEDDING, WORD_EMBEDDING = 32, 64
 DROPOUT = ((0.05, 0.0), (0.5, 0.1), (1.0, 0.2), (2.0, 0.3), (4.0, 0.4), (0.0, 0.5))
-"""By weights for each token of the text, below the first number."""
+"""Of characters and bytes, where there are fewer weights for each token of the text than the first number."""
 READ = """import json
 from pathlib import Path
 
@@ -50,23 +51,41 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
     return Card(f"import re\n{read}" if "re." in read else read, PROBABLE)
 
 
-def _auto(words: bool, statistics: Statistics, scale: float) -> Tables:
-    tokens, embedding = statistics["tokens"][0], 64 if words else 32
-    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, 64)
-    batch_size = sizes.power_of_two(tokens / context / sizes.BATCHES, sizes.MIN_BATCH, 16)
-    outside = statistics["vocabulary"] * (embedding + 129)  # embedding and head
-    layers = sizes.scaled(sizes.between(tokens // 4, 60_000, 4_000_000), scale, embedding)
-    model = {
-        "budget": sizes.rounded(layers, outside),
-        "dropout": _dropout((layers + outside * words) / tokens),
-        "embedding_size": embedding,
-    }
+def _auto(statistics: Statistics, scale: float) -> Tables:
+    tokens = statistics["tokens"][0]
+    context, batch_size = _windows(tokens, 64, 16)
+    layers = _layers(tokens, scale, EMBEDDING)
+    model = _model(statistics, layers, EMBEDDING, _dropout(layers / tokens))
     task = {"context": context, "batch_size": batch_size, "stateful": True, "evaluation_context": 512}
     return sizes.decaying(sizes.between(10_000_000 // max(tokens, 1), 5, 60), task, model)
 
 
+def _auto_words(statistics: Statistics, scale: float) -> Tables:
+    tokens = statistics["tokens"][0]
+    context, batch_size = _windows(tokens, 64, sizes.MAX_BATCH)
+    dropout = sizes.by_size(tokens, (300_000, 0.5), (3_000_000, 0.4), (0, 0.1))
+    model = _model(statistics, _layers(tokens, scale, WORD_EMBEDDING), WORD_EMBEDDING, dropout)
+    return sizes.tables(tokens, {"context": context, "batch_size": batch_size, "stateful": False}, model)
+
+
+def _windows(tokens: int, max_context: int, max_batch: int) -> tuple[int, int]:
+    """Return context and batch size."""
+    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, max_context)
+    return context, sizes.power_of_two(tokens / context / sizes.BATCHES, sizes.MIN_BATCH, max_batch)
+
+
+def _layers(tokens: int, scale: float, embedding: int) -> int:
+    """Return the parameters of the recurrent layers."""
+    return sizes.scaled(sizes.between(tokens // 4, 60_000, 4_000_000), scale, embedding)
+
+
+def _model(statistics: Statistics, layers: int, embedding: int, dropout: float) -> dict[str, float]:
+    outside = statistics["vocabulary"] * (embedding + sizes.OUTPUT_SIZE + 1)  # embedding and head
+    return {"budget": sizes.rounded(layers, outside), "dropout": dropout, "embedding_size": embedding}
+
+
 def _dropout(weights_per_token: float) -> float:
-    """Return the dropout of a model that has so many weights for each token of its text."""
+    """Return the dropout of layers that have so many weights for each token of their text."""
     return next((dropout for most, dropout in DROPOUT if weights_per_token < most), DROPOUT[-1][1])
 
 
@@ -94,13 +113,14 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
 
 _language = partial(
     Kind, noun="text", commands=("write", "stream"), steps=sizes.counted("tokens", "tokens"), smoke=_smoke,
-    cells=sizes.BALANCED_CELLS, pipeline="text-generation", read=_read, figure="text", card_of=_card,
+    pipeline="text-generation", read=_read, figure="text", card_of=_card,
 )  # fmt: skip
 CHARACTERS = _language(
     format=text.CHARACTERS,
     task=LanguageTask,
     inputs=INPUTS.format("characters", "one"),
-    auto=partial(_auto, False),
+    auto=_auto,
+    cells=sizes.BALANCED_CELLS,
     vocabularies=("characters", "code points"),
     reading="by characters",
 )
@@ -108,7 +128,7 @@ WORDS = _language(
     format=text.WORDS,
     task=WordTask,
     inputs=INPUTS.format("words", "word"),
-    auto=partial(_auto, True),
+    auto=_auto_words,
     vocabularies=("words", "words and punctuation"),
     reading="by words",
 )
@@ -116,7 +136,8 @@ BYTES = _language(
     format=text.BYTES,
     task=LanguageTask,
     inputs=INPUTS.format("bytes", "one"),
-    auto=partial(_auto, False),
+    auto=_auto,
+    cells=sizes.BALANCED_CELLS,
     vocabularies=("bytes",),
     reading="by bytes",
 )
