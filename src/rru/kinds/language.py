@@ -26,7 +26,7 @@ TOKENS = {
     "bytes": 'text.encode().decode("latin-1")',
 }
 """How to divide a text into the tokens of a vocabulary of each kind; see `rru.data.vocabulary.tokens_of`."""
-EMBEDDING, WORD_EMBEDDING = 32, 64
+EMBEDDING, WORD_EMBEDDING, MAX_CONTEXT = 32, 64, 64
 DROPOUT = ((0.05, 0.0), (0.5, 0.1), (1.0, 0.2), (2.0, 0.3), (4.0, 0.4), (0.0, 0.5))
 """Of characters and bytes, where there are fewer weights for each token of the text than the first number."""
 READ = """import json
@@ -53,7 +53,7 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
 
 def _auto(statistics: Statistics, scale: float) -> Tables:
     tokens = statistics["tokens"][0]
-    context, batch_size = _windows(tokens, 64, 16)
+    context, batch_size = _windows(tokens, 16)
     layers = _layers(tokens, scale, EMBEDDING)
     model = _model(statistics, layers, EMBEDDING, _dropout(layers / tokens))
     task = {"context": context, "batch_size": batch_size, "stateful": True, "evaluation_context": 512}
@@ -62,15 +62,15 @@ def _auto(statistics: Statistics, scale: float) -> Tables:
 
 def _auto_words(statistics: Statistics, scale: float) -> Tables:
     tokens = statistics["tokens"][0]
-    context, batch_size = _windows(tokens, 64, sizes.MAX_BATCH)
+    context, batch_size = _windows(tokens, sizes.MAX_BATCH)
     dropout = sizes.by_size(tokens, (300_000, 0.5), (3_000_000, 0.4), (0, 0.1))
     model = _model(statistics, _layers(tokens, scale, WORD_EMBEDDING), WORD_EMBEDDING, dropout)
     return sizes.tables(tokens, {"context": context, "batch_size": batch_size, "stateful": False}, model)
 
 
-def _windows(tokens: int, max_context: int, max_batch: int) -> tuple[int, int]:
+def _windows(tokens: int, max_batch: int) -> tuple[int, int]:
     """Return context and batch size."""
-    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, max_context)
+    context = sizes.power_of_two(tokens / (4 * sizes.MIN_BATCH), 8, MAX_CONTEXT)
     return context, sizes.power_of_two(tokens / context / sizes.BATCHES, sizes.MIN_BATCH, max_batch)
 
 
