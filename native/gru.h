@@ -12,13 +12,14 @@ struct Gru : Scan<T> {
   using Base::steps, Base::batch, Base::m, Base::n, Base::save;
 
   const bool reset_after;
-  const T *h0, *weight_x, *weight_h, *bias, *bias_h = nullptr;  // (B, n), (3n, m), (3n, n), (3n,), (n,) if reset_after
+  const T *h0, *reset_h;                                        // (B, n); the latter with has_resets
+  const T *weight_x, *weight_h, *bias, *bias_h = nullptr;       // (3n, m), (3n, n), (3n,), (n,) if reset_after
   T* outputs = nullptr;                                         // (T, B, n), in the forward pass
   T *xh = nullptr, *gates = nullptr;                            // (T, B, m + n), (T, B, 3n), with `save`
   T* inner = nullptr;  // (T, B, n), with `save`: r h; with reset_after, the product with h that r multiplies
 
   Gru(Arguments& in, bool backward) : Scan<T>(in, backward), reset_after(in.flag("reset_after")) {
-    h0 = in.tensor<const T>("h0", {batch, n});
+    h0 = in.tensor<const T>("h0", {batch, n}), reset_h = this->template reset_part<const T>(in, "reset_h");
     weight_x = in.tensor<const T>("weight_x", {3, n, m}), weight_h = in.tensor<const T>("weight_h", {3, n, n});
     bias = in.tensor<const T>("bias", {3, n});
     if (reset_after) bias_h = in.tensor<const T>("bias_h", {n});
@@ -80,6 +81,9 @@ struct GruForward : Gru<T> {
     std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
     scratch.h[row.index] = scratch.xh[row.index] + m;
   }
+  void reset(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(this->reset_h, row.sequence, n), n, scratch.xh[row.index] + m);
+  }
   void step(Worker<T>& worker, Scratch& scratch) const {
     worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });
     worker.product(scratch.xh, first, scratch.gates);
@@ -137,13 +141,14 @@ struct GruBackward : Gru<T> {
 
   const T *grad_outputs, *grad_last;  // (T, B, n), (B, n)
   T *grad_h0, *grad_gates;            // (B, n); (T, B, 3n): gradient of the sums of r, u and the candidate
+  T* grad_reset_h;                    // (B, n), with has_resets: zero at first
   T* grad_inner = nullptr;            // (T, B, n), with reset_after: gradient of the candidate's product with h
   Packed<T> gates_to_h, candidate_to_h;
 
   explicit GruBackward(Arguments& in) : Gru<T>(in, backward), gates_to_h(2 * n, n), candidate_to_h(n, n) {
     grad_outputs = in.tensor<const T>("grad_outputs", {steps, batch, n});
     grad_last = in.tensor<const T>("grad_last_h", {batch, n});
-    grad_h0 = in.tensor<T>("grad_h0", {batch, n});
+    grad_h0 = in.tensor<T>("grad_h0", {batch, n}), grad_reset_h = this->template reset_part<T>(in, "grad_reset_h");
     grad_gates = in.tensor<T>("grad_gates", {steps, batch, 3, n});
     if (reset_after) grad_inner = in.tensor<T>("grad_inner", {steps, batch, n});
     gates_to_h.put(this->weight_h, 2 * n, n, 0, 0);
@@ -164,6 +169,9 @@ struct GruBackward : Gru<T> {
 
   void begin(Scratch& scratch, const Row& row) const {
     std::copy_n(row_of(grad_last, row.sequence, n), n, scratch.grad_h[row.index]);
+  }
+  void reset(Scratch& scratch, const Row& row) const {
+    move_row(scratch.grad_h[row.index], row_of(grad_reset_h, row.sequence, n), n);
   }
   void step(Worker<T>& worker, Scratch& scratch) const {
     worker.rows([&](const Row& row) { candidate_row(row, scratch, worker.mask(row)); });

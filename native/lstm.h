@@ -12,12 +12,15 @@ struct LstmBase : Scan<T> {
   using Base = Scan<T>;
   using Base::steps, Base::batch, Base::m, Base::n, Base::save;
 
-  const T *h0, *c0, *weight_x, *weight_h, *bias;    // (B, n), (B, n), (4n, m), (4n, n), (4n,)
+  const T *h0, *c0, *reset_h, *reset_c;             // (B, n); the last two with has_resets
+  const T *weight_x, *weight_h, *bias;              // (4n, m), (4n, n), (4n,)
   T* outputs = nullptr;                             // (T, B, n), in the forward pass
   T *xh = nullptr, *gates = nullptr, *c = nullptr;  // (T, B, m + n), (T, B, 4n), (T, B, n), with `save`
 
   LstmBase(Arguments& in, bool backward) : Scan<T>(in, backward) {
     h0 = in.tensor<const T>("h0", {batch, n}), c0 = in.tensor<const T>("c0", {batch, n});
+    reset_h = this->template reset_part<const T>(in, "reset_h");
+    reset_c = this->template reset_part<const T>(in, "reset_c");
     weight_x = in.tensor<const T>("weight_x", {4, n, m}), weight_h = in.tensor<const T>("weight_h", {4, n, n});
     bias = in.tensor<const T>("bias", {4, n});
   }
@@ -60,7 +63,9 @@ struct LstmBase : Scan<T> {
   // Compute the gradients of the gates' sums from that of h. Update `grad_c` to the gradient of the previous c.
   void backward_row(const Row& row, const T* keep, const T* grad_h, const T* grad_output, T* grad_c, T* grad_sums) const {
     const T *i = row_of(gates, row.token, 4 * n), *f = i + n, *j = f + n, *o = j + n;
-    const T* c_before = row.first ? row_of(c0, row.sequence, n) : row_of(c, row.before, n);
+    const T* c_before = this->is_reset(row) ? row_of(reset_c, row.sequence, n)
+                        : row.first         ? row_of(c0, row.sequence, n)
+                                            : row_of(c, row.before, n);
     const T* c_after = row_of(c, row.token, n);
     T *grad_i = grad_sums, *grad_f = grad_i + n, *grad_j = grad_f + n, *grad_o = grad_j + n;
     for_each<T>(n, [&](auto load, auto store) {
@@ -84,17 +89,19 @@ struct LstmBase : Scan<T> {
   }
 };
 
-// The given gradients, and the gradients to compute: of the initial state and of the gates' sums.
+// The given gradients, and the gradients to compute: of the initial state, the state of a reset and the gates' sums.
 template <typename T>
 struct LstmGradients {
   const T *outputs, *last_h, *last_c;  // (T, B, n), (B, n), (B, n)
   T *h0, *c0, *sums;                   // (B, n), (B, n), (T, B, 4n)
+  T *reset_h, *reset_c;                // (B, n), with has_resets: zero at first
 
   LstmGradients(Arguments& in, const Scan<T>& scan) {
     const int batch = scan.batch, n = scan.n;
     outputs = in.tensor<const T>("grad_outputs", {scan.steps, batch, n});
     last_h = in.tensor<const T>("grad_last_h", {batch, n}), last_c = in.tensor<const T>("grad_last_c", {batch, n});
     h0 = in.tensor<T>("grad_h0", {batch, n}), c0 = in.tensor<T>("grad_c0", {batch, n});
+    reset_h = scan.template reset_part<T>(in, "grad_reset_h"), reset_c = scan.template reset_part<T>(in, "grad_reset_c");
     sums = in.tensor<T>("grad_gates", {scan.steps, batch, 4, n});
   }
 };
@@ -116,6 +123,11 @@ struct LstmBackwardBase : Cell {
   void begin(Scratch& scratch, const Row& row) const {
     std::copy_n(row_of(grad.last_h, row.sequence, n), n, scratch.grad_h[row.index]);
     std::copy_n(row_of(grad.last_c, row.sequence, n), n, row_of(grad.c0, row.sequence, n));
+  }
+  template <typename Scratch>
+  void reset(Scratch& scratch, const Row& row) const {
+    move_row(scratch.grad_h[row.index], row_of(grad.reset_h, row.sequence, n), n);
+    move_row(row_of(grad.c0, row.sequence, n), row_of(grad.reset_c, row.sequence, n), n);
   }
   // Compute the gradients of the gates' sums, which `from` then points to.
   template <typename Scratch>
@@ -162,6 +174,10 @@ struct LstmForward : Lstm<T> {
   void begin(Scratch& scratch, const Row& row) const {
     std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
     std::copy_n(row_of(this->c0, row.sequence, n), n, row_of(last_c, row.sequence, n));
+  }
+  void reset(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(this->reset_h, row.sequence, n), n, scratch.xh[row.index] + m);
+    std::copy_n(row_of(this->reset_c, row.sequence, n), n, row_of(last_c, row.sequence, n));
   }
   void step(Worker<T>& worker, Scratch& scratch) const {
     worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });

@@ -85,6 +85,10 @@ struct MogrifierForward : Mogrifier<T> {
     std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
     std::copy_n(row_of(this->c0, row.sequence, n), n, row_of(last_c, row.sequence, n));
   }
+  void reset(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(this->reset_h, row.sequence, n), n, scratch.xh[row.index] + m);
+    std::copy_n(row_of(this->reset_c, row.sequence, n), n, row_of(last_c, row.sequence, n));
+  }
   void step(Worker<T>& worker, Scratch& scratch) const {
     worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->plain); });
     for (size_t k = 0; k < rounds.size(); ++k) {

@@ -118,7 +118,7 @@ inline void multiply(const QuantizedMatrix& matrix, const Rows<float>& from, int
 
 // The RRU: Eq. 1-6, as in rru.h.
 struct QuantizedRru : RruOptions<float> {
-  const float* h0;
+  const float *h0, *reset_h;
   std::vector<QuantizedMatrix> inner;  // Eq. 1 and 2
   const QuantizedMatrix outer;         // Eq. 4 and 6
   float *outputs, *last;
@@ -126,6 +126,7 @@ struct QuantizedRru : RruOptions<float> {
   explicit QuantizedRru(Arguments& in)
       : RruOptions<float>(in, false),
         h0(in.tensor<const float>("h0", {batch, n})),
+        reset_h(reset_part<const float>(in, "reset_h")),
         inner(read_inner(in)),
         outer(in, n + p, g) {
     read_residual(in);
@@ -140,6 +141,9 @@ struct QuantizedRru : RruOptions<float> {
   };
   void begin(Scratch& scratch, int row, int sequence) const {
     std::copy_n(row_of(h0, sequence, n), n, scratch.xh[row] + m);
+  }
+  void reset(Scratch& scratch, int row, int sequence) const {
+    std::copy_n(row_of(reset_h, sequence, n), n, scratch.xh[row] + m);
   }
   template <typename Token>
   void step(Scratch& scratch, int rows, const Token& token) const {
@@ -182,7 +186,7 @@ struct QuantizedRru : RruOptions<float> {
 
 // The LSTM, as in lstm.h.
 struct QuantizedLstm : Scan<float> {
-  const float *h0, *c0;
+  const float *h0, *c0, *reset_h, *reset_c;
   const QuantizedMatrix weights;  // [x, h] to the gates' sums
   float *outputs, *last_h, *last_c;
 
@@ -190,6 +194,8 @@ struct QuantizedLstm : Scan<float> {
       : Scan<float>(in, false),
         h0(in.tensor<const float>("h0", {batch, n})),
         c0(in.tensor<const float>("c0", {batch, n})),
+        reset_h(reset_part<const float>(in, "reset_h")),
+        reset_c(reset_part<const float>(in, "reset_c")),
         weights(in, 4 * n, m + n),
         outputs(in.tensor<float>("outputs", {steps, batch, n})),
         last_h(in.tensor<float>("last_h", {batch, n})),
@@ -203,6 +209,10 @@ struct QuantizedLstm : Scan<float> {
   void begin(Scratch& scratch, int row, int sequence) const {
     std::copy_n(row_of(h0, sequence, n), n, scratch.xh[row] + m);
     std::copy_n(row_of(c0, sequence, n), n, scratch.c[row]);
+  }
+  void reset(Scratch& scratch, int row, int sequence) const {
+    std::copy_n(row_of(reset_h, sequence, n), n, scratch.xh[row] + m);
+    std::copy_n(row_of(reset_c, sequence, n), n, scratch.c[row]);
   }
   template <typename Token>
   void step(Scratch& scratch, int rows, const Token& token) const {
@@ -226,7 +236,7 @@ struct QuantizedLstm : Scan<float> {
 // The GRU, as in gru.h.
 struct QuantizedGru : Scan<float> {
   const bool reset_after;
-  const float* h0;
+  const float *h0, *reset_h;
   const QuantizedMatrix first, second;
   float *outputs, *last;
 
@@ -234,6 +244,7 @@ struct QuantizedGru : Scan<float> {
       : Scan<float>(in, false),
         reset_after(in.flag("reset_after")),
         h0(in.tensor<const float>("h0", {batch, n})),
+        reset_h(reset_part<const float>(in, "reset_h")),
         first(in, reset_after ? 3 * n : 2 * n, reset_after ? m : m + n),
         second(in, reset_after ? 3 * n : n, reset_after ? n : m + n),
         outputs(in.tensor<float>("outputs", {steps, batch, n})),
@@ -247,6 +258,9 @@ struct QuantizedGru : Scan<float> {
   };
   void begin(Scratch& scratch, int row, int sequence) const {
     std::copy_n(row_of(h0, sequence, n), n, scratch.h[row]);
+  }
+  void reset(Scratch& scratch, int row, int sequence) const {
+    std::copy_n(row_of(reset_h, sequence, n), n, scratch.h[row]);
   }
   template <typename Token>
   void step(Scratch& scratch, int rows, const Token& token) const {
@@ -298,10 +312,13 @@ void run_quantized(const Cell& cell) {
   for (int r = 0; r < rows; ++r) cell.begin(scratch, r, sequences[r]);
   for (int s = 0; s < cell.steps; ++s) {
     for (; rows > 0 && cell.length(sequences[rows - 1]) <= s; --rows) cell.end(scratch, rows - 1, sequences[rows - 1]);
-    cell.step(scratch, rows, [&](int r) {
+    const auto token = [&](int r) {
       const int time = cell.reverse ? cell.length(sequences[r]) - 1 - s : s;
       return static_cast<size_t>(time) * cell.batch + sequences[r];
-    });
+    };
+    for (int r = 0; cell.has_resets && r < rows; ++r)
+      if (cell.resets[token(r)]) cell.reset(scratch, r, sequences[r]);
+    cell.step(scratch, rows, token);
   }
   for (int r = 0; r < rows; ++r) cell.end(scratch, r, sequences[r]);
 }

@@ -57,7 +57,7 @@ struct Rru : RruOptions<T> {
 
   const bool wide;  // whether this is rru_wide.h's form
   const double max_sparse_row, max_sparse_result, select_above;  // see scan/thresholds.py
-  const T* h0;                                     // (B, n)
+  const T *h0, *reset_h;                           // (B, n); the latter with has_resets
   const T *weight_x, *weight_h, *bias_j;           // (g, m), (g, n), (g,)
   std::vector<const T*> weight_k, bias_k;          // (g, g), (g,)
   const T *weight_c, *bias_c, *weight_o, *bias_o;  // (n, g), (n,), (p, g), (p,)
@@ -78,7 +78,7 @@ struct Rru : RruOptions<T> {
         max_sparse_row(in.real("max_sparse_row")),
         max_sparse_result(in.real("max_sparse_result")),
         select_above(in.real("select_above")) {
-    h0 = in.tensor<const T>("h0", {batch, n});
+    h0 = in.tensor<const T>("h0", {batch, n}), reset_h = this->template reset_part<const T>(in, "reset_h");
     weight_x = in.tensor<const T>("weight_x", {g, m}), weight_h = in.tensor<const T>("weight_h", {g, n});
     bias_j = in.tensor<const T>("bias_j", {g});
     for (int k = 1; k < relu_layers; ++k) {
@@ -92,6 +92,11 @@ struct Rru : RruOptions<T> {
       throw Mismatch("the wide form needs enough tokens to pack weights, one ReLU layer, Normalize, and no bfloat16");
     if (!backward) outputs = in.tensor<T>("outputs", {steps, batch, p});
     if (save) read_saved(in);
+  }
+  // Of a forward loop; backward ones have their own.
+  template <typename Scratch>
+  void reset(Scratch& scratch, const Row& row) const {
+    std::copy_n(row_of(reset_h, row.sequence, n), n, scratch.xh[row.index] + m);
   }
   int mask_size() const { return g; }
   int middle_layers() const { return relu_layers - 1; }

@@ -14,7 +14,7 @@ struct RruOuterBackward : Rru<T> {
   static constexpr bool backward = true;
 
   const T *grad_outputs, *grad_last;  // (T, B, p), (B, n)
-  T* grad_h0;                         // (B, n)
+  T *grad_h0, *grad_reset_h;          // (B, n); the latter with has_resets: zero at first
   T* grad_both;                       // (T, B, n + p): gradients of h_t (through c's ReLU, if any) and of o_t
   T* grad_kept;                       // (n,): gradient of sigmoid(10 S)
   T through;                          // factor from d's gradient to that of the last ReLU's input, where d is nonzero
@@ -27,13 +27,17 @@ struct RruOuterBackward : Rru<T> {
         kept_parts(static_cast<size_t>(in.threads) * n) {
     grad_outputs = in.tensor<const T>("grad_outputs", {steps, batch, p});
     grad_last = in.tensor<const T>("grad_last_h", {batch, n});
-    grad_h0 = in.tensor<T>("grad_h0", {batch, n});
+    grad_h0 = in.tensor<T>("grad_h0", {batch, n}), grad_reset_h = this->template reset_part<T>(in, "grad_reset_h");
     grad_both = keeps_both ? in.tensor<T>("grad_both", {steps, batch, n + p}) : nullptr;
     grad_kept = in.tensor<T>("grad_kept", {n});
   }
   template <typename Scratch>
   void begin(Scratch& scratch, const Row& row) const {
     std::copy_n(row_of(grad_last, row.sequence, n), n, scratch.grad_h[row.index]);
+  }
+  template <typename Scratch>
+  void reset(Scratch& scratch, const Row& row) const {
+    move_row(scratch.grad_h[row.index], row_of(grad_reset_h, row.sequence, n), n);
   }
   template <typename Scratch>
   void end(Scratch& scratch, const Row& row) const {

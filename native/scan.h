@@ -7,6 +7,7 @@
 //   weight_bytes()         bytes of weights that a step reads
 //   rows_together()        the most sequences that run over time together; unlimited by default
 //   begin(scratch, row)    copies a sequence's initial state, or the gradient of its last state, into scratch
+//   reset(scratch, row)    sets the state before a step to that of a reset, or moves its gradient to that one's
 //   step(worker, scratch)  runs one step, as products of all rows and functions of each row
 //   end(scratch, row)      copies the last state, or the gradient of the initial state, out of scratch
 //   finish(threads)        runs after the loop; does nothing by default
@@ -42,6 +43,12 @@ inline T* row_of(T* matrix, size_t row, int width) {
   return matrix + row * width;
 }
 
+// Add a row to another, and set it to zero.
+template <typename T>
+inline void move_row(T* from, T* to, int size) {
+  for (int f = 0; f < size; ++f) to[f] += from[f], from[f] = 0;
+}
+
 // Rows of scratch memory, initially zero. They convert to an array of their addresses.
 template <typename T>
 class Rows {
@@ -74,12 +81,13 @@ template <typename T>
 struct Scan {
   using Value = T;
   const int steps, batch, m, n;  // T, B, features of an input, features of a state
-  const bool reverse, save, has_lengths;
+  const bool reverse, save, has_lengths, has_resets;
   const Dropout dropout;
   const bool bfloat16, dots;         // whether products are in bfloat16, and use AVX512_BF16
   const int min_packed_tokens, min_team_rows, max_cached_weights;  // see scan/thresholds.py
   const int p;                       // features of an output
   const int64_t* lengths = nullptr;  // (B,), with has_lengths
+  const uint8_t* resets = nullptr;   // (T, B), with has_resets: whether the state is reset before a step
   const T* x;                        // (T, B, m)
 
   Scan(Arguments& in, bool backward)
@@ -90,6 +98,7 @@ struct Scan {
         reverse(in.flag("reverse")),
         save(in.between("save", backward, 1)),
         has_lengths(in.flag("has_lengths")),
+        has_resets(in.flag("has_resets")),
         dropout{in.bits("seed"), in.real("dropout")},
         bfloat16(in.between("bfloat16", 0, std::is_same_v<T, float>)),
         dots(bfloat16 && RRU_VECTOR_BYTES == 64 && has_bfloat16_dots()),
@@ -101,11 +110,19 @@ struct Scan {
     if (has_lengths) lengths = in.tensor<const int64_t>("lengths", {batch});
     for (int b = 0; has_lengths && b < batch; ++b)
       if (lengths[b] < 1 || lengths[b] > steps) throw Mismatch("lengths must be from 1 to the number of steps");
+    if (has_resets) resets = in.tensor<const uint8_t>("resets", {steps, batch});
     x = in.tensor<const T>("x", {steps, batch, m});
   }
 
   size_t tokens() const { return static_cast<size_t>(steps) * batch; }
   int length(int sequence) const { return has_lengths ? static_cast<int>(lengths[sequence]) : steps; }
+  // Return whether the state is reset before this step.
+  bool is_reset(const Row& row) const { return has_resets && resets[row.token]; }
+  // Read a (B, n) part of the state of a reset, or its gradient; null without resets.
+  template <typename Part>
+  Part* reset_part(Arguments& in, const char* name) const {
+    return has_resets ? in.tensor<Part>(name, {batch, n}) : nullptr;
+  }
   // Return whether there are enough products to make packing the weights worthwhile.
   bool packs() const { return tokens() >= static_cast<size_t>(min_packed_tokens); }
   // Make a packed matrix ready for products in the scan's precision.
@@ -166,6 +183,14 @@ class Worker {
     const int rows = static_cast<int>(sequences_.size());
     for (int i = share_.index; i < rows; i += share_.size) work(row(i));
     arrive(kRows);
+  }
+  // Call work(row) for every sequence whose state is reset before this step. It does not wait: each row is always
+  // handled by the same thread, before and after this call too.
+  template <typename Work>
+  void resets(const Work& work) const {
+    if (!scan_.has_resets) return;
+    for (int i = share_.index; i < count_; i += share_.size)
+      if (const Row at = row(i); scan_.is_reset(at)) work(at);
   }
   // to = the matrix's bias + from * matrix
   void product(const T* const* from, const Packed<T>& matrix, T* const* to) {
@@ -281,8 +306,11 @@ void run(Cell& cell, int threads) {
       const int steps = sequences.empty() ? 0 : cell.length(sequences[0]);
       worker.all_rows([&](const Row& row) { cell.begin(scratch, row); });
       for (int s = 0; s < steps; ++s) {
+        auto reset = [&](const Row& row) { cell.reset(scratch, row); };
         worker.go_to(Cell::backward ? steps - 1 - s : s);
+        if (!Cell::backward) worker.resets(reset);
         cell.step(worker, scratch);
+        if (Cell::backward) worker.resets(reset);
       }
       worker.all_rows([&](const Row& row) { cell.end(scratch, row); });
     }

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from rru.nn import Layer
 from rru.scan.reference import State
+from rru.scan.resets import check_resets
 from rru.tasks import Classifier, Recurrent
 
 
@@ -17,6 +18,7 @@ class Stream:
     stream = rru.stream(rru.RRU(8, 32).eval())
     stream.open(["anna", "ben", "carl"])
     outputs = stream.step(["anna", "carl"], torch.randn(2, 8))  # (2, 32); ben waits
+    stream.step(["anna", "carl"], torch.randn(2, 8), resets=torch.tensor([True, False]))  # anna starts anew
     stream.close(["ben"])
     ```
 
@@ -59,9 +61,15 @@ class Stream:
             raise ValueError("sessions must be distinct, got duplicates")
         self._make_room(len(sessions))
         places = [self._free.pop() for _ in sessions]
+        self._restart(places)
+        self._places.update(zip(sessions, places, strict=True))
+
+    def _restart(self, places: list[int]) -> None:
+        """Put the initial state at these places."""
+        for place in places:
+            self._alone.pop(place, None)
         for pool, new in zip(self._pool, self._initial(len(places)), strict=True):
             pool[places] = new
-        self._places.update(zip(sessions, places, strict=True))
 
     def close(self, sessions: Iterable[Hashable]) -> None:
         """Close sessions and drop their states; raise KeyError if one is not open."""
@@ -70,13 +78,14 @@ class Stream:
             self._alone.pop(place, None)
             self._free.append(place)
 
-    def step(self, sessions: Sequence[Hashable], inputs: Tensor) -> Tensor:
+    def step(self, sessions: Sequence[Hashable], inputs: Tensor, resets: Tensor | None = None) -> Tensor:
         """Run one step of the given sessions as one batch.
 
         **Arguments:**
 
         - `sessions`: the sessions to step, without duplicates.
         - `inputs`: one row per session: (B, m) features or (B,) tokens.
+        - `resets`: boolean, (B,): which sessions go back to the model's initial state before the step.
 
         **Returns:** (B, p): the outputs of a layer, or the logits of a model; those of a classifier are of the classes
         after this step.
@@ -84,6 +93,9 @@ class Stream:
         if len(inputs) != len(sessions):
             raise ValueError(f"inputs must have a row for each of {len(sessions)} sessions, got {len(inputs)}")
         places = [self._place(session) for session in sessions]
+        if resets is not None:
+            check_resets(resets, (len(places),), "(sessions,)")
+            self._restart([place for place, is_reset in zip(places, resets.tolist(), strict=True) if is_reset])
         if isinstance(self.model, Recurrent):
             return self._step_model(self.model, places, inputs)
         return self._step_layer(places, inputs)[0]

@@ -17,6 +17,7 @@ from rru.nn.options import MAX_PARTS, Option, declared, parameters_of
 from rru.nn.signatures import describe, known_arguments, refuse_unnamed
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
+from rru.scan.resets import check_resets, within_lengths
 
 
 class Layer(nn.Module):
@@ -107,6 +108,8 @@ class Layer(nn.Module):
         *,
         lengths: Tensor | None = None,
         hx: PublicState | None = None,
+        resets: Tensor | None = None,
+        reset_state: PublicState | None = None,
     ) -> tuple[Tensor, Any]: ...
 
     @overload
@@ -117,6 +120,8 @@ class Layer(nn.Module):
         *,
         lengths: None = None,
         hx: PublicState | None = None,
+        resets: Tensor | None = None,
+        reset_state: PublicState | None = None,
     ) -> tuple[PackedSequence, Any]: ...
 
     def forward(
@@ -126,6 +131,8 @@ class Layer(nn.Module):
         *,
         lengths: Tensor | None = None,
         hx: PublicState | None = None,
+        resets: Tensor | None = None,
+        reset_state: PublicState | None = None,
     ) -> tuple[Tensor | PackedSequence, Any]:
         """Run over whole sequences.
 
@@ -136,32 +143,40 @@ class Layer(nn.Module):
           pair (h, c) of these. Default: the initial state of each cell.
         - `lengths`: (B,), the number of valid steps of each sequence. Inputs after them are ignored.
         - `hx`: torch's name for `state`.
+        - `resets`: boolean, (T, B), or (B, T) with `batch_first`; (T,) for a single sequence. Where it is set, the
+          sequence starts anew: that step sees the initial state instead of what the steps before left, and no gradient
+          flows to them. Not for bidirectional layers.
+        - `reset_state`: the state that resets start from, in the form of `state`. Default: the initial state of each
+          cell, whatever `state` is.
 
         **Returns:** the outputs of the last layer, laid out like `input`, with directions * p features and zeros
         after the end of each sequence; and the final state of every cell, shaped like `state`.
         """
         if isinstance(input, Proxy):
-            return tracing.fx_node(self, input, state=state, lengths=lengths, hx=hx)
+            given = {"lengths": lengths, "hx": hx, "resets": resets, "reset_state": reset_state}
+            return tracing.fx_node(self, input, state=state, **given)
         state = checks.one_state(state, hx)
         if isinstance(input, PackedSequence):
             if lengths is not None:
                 raise ValueError("lengths must not be given with a PackedSequence, which has its own")
-            return self._forward_packed(input, state)
+            return self._forward_packed(input, state, resets, reset_state)
         first = self._first
         batched = "(batch, steps, input_size)" if self.batch_first else "(steps, batch, input_size)"
         checks.input_of(first, input, ranks={2: "(steps, input_size)", 3: batched})
         if input.dim() == 3:
             x = input.transpose(0, 1) if self.batch_first else input  # (T, B, m)
-            outputs, last = self._run(x, state, lengths)
+            outputs, last = self._run(x, state, lengths, resets, reset_state)
             return outputs.transpose(0, 1) if self.batch_first else outputs, first.public_state(last)
-        outputs, last = self._run(input.unsqueeze(1), state, lengths, batched=False)
+        outputs, last = self._run(input.unsqueeze(1), state, lengths, resets, reset_state, batched=False)
         return outputs.squeeze(1), first.public_state(tuple(part.squeeze(1) for part in last))
 
-    def _forward_packed(self, input: PackedSequence, state: PublicState | None) -> tuple[PackedSequence, Any]:
+    def _forward_packed(
+        self, input: PackedSequence, state: PublicState | None, resets: Tensor | None, reset_state: PublicState | None
+    ) -> tuple[PackedSequence, Any]:
         pad = scan.onnx.pad_packed if scan.onnx.is_exporting() else pad_packed_sequence
         x, lengths = pad(input)  # (T, B, m), (B,), in the original order of sequences
         checks.input_of(self._first, x, ranks={3: "packed from steps of (input_size,)"})
-        outputs, last = self._run(x, state, lengths)
+        outputs, last = self._run(x, state, lengths, resets, reset_state)
         if input.sorted_indices is not None:  # pack in the input's order, so that rows of `data` correspond
             outputs, lengths = outputs[:, input.sorted_indices], lengths[input.sorted_indices.cpu()]
         packed = pack_padded_sequence(outputs, lengths)
@@ -169,7 +184,13 @@ class Layer(nn.Module):
         return packed, self._first.public_state(last)
 
     def _run(
-        self, x: Tensor, state: PublicState | None, lengths: Tensor | None, batched: bool = True
+        self,
+        x: Tensor,
+        state: PublicState | None,
+        lengths: Tensor | None,
+        resets: Tensor | None,
+        reset_state: PublicState | None,
+        batched: bool = True,
     ) -> tuple[Tensor, State]:
         """Run all layers and directions over x (T, B, m).
 
@@ -183,6 +204,8 @@ class Layer(nn.Module):
             checks.whole_weight(type(self).__name__, cell.some_weight(), x)
         run = tracing.same_graph_without_gradients(scan.run)
         before = self._states_before(state, batch, batched)
+        mask = self._reset_mask(resets, reset_state, x, lengths, batched)
+        starts = None if mask is None else self._states_before(reset_state, batch, batched)
         after: list[State] = []
         for layer in range(self.num_layers):
             outputs: list[Tensor] = []
@@ -191,7 +214,8 @@ class Layer(nn.Module):
                 cell = self.cells[index]
                 _run_pre_hooks(cell, x, before[index])
                 seed, reverse = cell.new_seed(x.device), direction == 1
-                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse)
+                at = None if mask is None or starts is None else scan.Resets(mask, starts[index])
+                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse, at)
                 output, last = run(cell, inputs, self.backend)
                 outputs.append(output)
                 after.append(last)
@@ -222,6 +246,34 @@ class Layer(nn.Module):
         if not batched:
             parts = tuple(part.unsqueeze(1) for part in parts)
         return list(zip(*parts, strict=True))
+
+    def _reset_mask(
+        self,
+        resets: Tensor | None,
+        reset_state: PublicState | None,
+        x: Tensor,
+        lengths: Tensor | None,
+        batched: bool,
+    ) -> Tensor | None:
+        """Return the mask of resets in the layout of x, (T, B), without those after the end of a sequence."""
+        if resets is None:
+            if reset_state is not None:
+                raise ValueError("reset_state needs resets, which say where it is used; for the first step give state")
+            return None
+        if self.bidirectional:
+            raise ValueError(
+                "bidirectional must be False to reset states inside sequences: the reverse direction would carry what "
+                "comes after a reset to the steps before it. Give each part as a sequence of its own, with lengths"
+            )
+        steps, batch = x.shape[:2]
+        expected, meaning = (steps, batch), "(steps, batch)"
+        if not batched:
+            expected, meaning = (steps,), "(steps,)"
+        elif self.batch_first:
+            expected, meaning = (batch, steps), "(batch, steps)"
+        check_resets(resets, expected, meaning)
+        mask = resets.transpose(0, 1) if batched and self.batch_first else resets.reshape(steps, batch)
+        return within_lengths(mask.to(x.device), lengths)
 
     def reset_parameters(self) -> None:
         """Initialize all weights, using torch's random number generator."""

@@ -14,9 +14,9 @@ from rru.scan.native import run as native_run
 from rru.scan.native.library import BUILT
 from rru.scan.native.stepper import NativeStep, Stepper
 from rru.scan.recording import PLAIN, is_recorded
-from rru.scan.reference import ScanInputs, State
+from rru.scan.reference import Resets, ScanInputs, State
 
-__all__ = ["BACKENDS", "AnyCell", "NativeStep", "ScanInputs", "Stepper", "check_backend", "run", "step"]
+__all__ = ["BACKENDS", "AnyCell", "NativeStep", "Resets", "ScanInputs", "Stepper", "check_backend", "run", "step"]
 
 BACKENDS = ("auto", "reference", "native", "fused")
 
@@ -54,13 +54,15 @@ def run(cell: AnyCell, inputs: ScanInputs, backend: str = "auto") -> tuple[Tenso
     if backend == "native" or (backend == "auto" and not obstacle and _native_is_faster(cell, inputs)):
         if inputs.lengths is not None and inputs.x.requires_grad:  # zero gradient even if weights are infinite
             x = reference.without_padding(inputs.x, inputs.lengths)[0]
-            inputs = ScanInputs(x, *inputs[1:])
+            inputs = inputs._replace(x=x)
         return native_run.scan(cell, inputs)
     if not torch.compiler.is_compiling():
         return reference.scan(cell, inputs)
-    x, state, lengths, seed, reverse = inputs
+    x, state, lengths, seed, reverse, resets = inputs
     rest = operator.graph_name(cell), cell.options, cell.dropout, reverse, reference.autocast_dtype(x.device.type)
-    outputs, *last = operator.scan(x, list(state), list(cell.weights().values()), lengths, seed, *rest)
+    mask, reset_to = (None, ()) if resets is None else resets
+    weights = list(cell.weights().values())
+    outputs, *last = operator.scan(x, [*state, *reset_to], weights, lengths, seed, *rest, mask)
     return outputs, tuple(last)
 
 

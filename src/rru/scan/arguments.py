@@ -27,7 +27,8 @@ class ScanArguments(NamedTuple):
     """All arguments of a scan over `x` (T, B, m), from `state`, (B, n) each.
 
     `weights` are those of the kernel, in its order. `lengths` (B,) are int64; None means that all are T. `seed` is that
-    of the dropout masks; None turns dropout off.
+    of the dropout masks; None turns dropout off. `resets` (T, B) are boolean: whether to reset the state before a step.
+    With them, `state` holds the initial state and after it the one to reset to.
     """
 
     spec: ScanSpec
@@ -36,6 +37,17 @@ class ScanArguments(NamedTuple):
     weights: Sequence[Tensor]
     lengths: Tensor | None
     seed: Tensor | None
+    resets: Tensor | None = None
+
+    @property
+    def initial_state(self) -> Sequence[Tensor]:
+        """The state before the first step."""
+        return self.state if self.resets is None else self.state[: len(self.state) // 2]
+
+    @property
+    def reset_state(self) -> Sequence[Tensor]:
+        """The state to reset to; empty without resets."""
+        return self.state[len(self.initial_state) :]
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

@@ -10,7 +10,7 @@ from rru.scan import reference
 from rru.scan.arguments import ScanArguments
 from rru.scan.kernels import KERNELS
 from rru.scan.operator import registered
-from rru.scan.reference import ScanInputs
+from rru.scan.reference import Resets, ScanInputs
 
 Backward = Callable[[ScanArguments, Sequence[Tensor], list[Tensor], bool], list[Tensor | None]]
 """Take the arguments, the gradients of [outputs, *last state], what the forward pass saved, and whether x needs a
@@ -19,27 +19,27 @@ gradient. Return the gradients of [x, *state, *weights]."""
 
 def save_for_backward(ctx: Any, arguments: ScanArguments, results: list[Tensor]) -> None:
     """Save what the backward pass needs; `results` is what the forward pass returned."""
-    spec, x, state, weights, lengths, seed = arguments
-    states = len(state)
+    spec, x, state, weights, lengths, seed, resets = arguments
     ctx.set_materialize_grads(False)
-    ctx.spec, ctx.sizes, ctx.outputs = spec, (states, len(weights)), (results[0].shape, results[0].dtype)
+    ctx.spec, ctx.sizes, ctx.outputs = spec, (len(state), len(weights)), (results[0].shape, results[0].dtype)
     # not the outputs: users may change them in place
-    ctx.save_for_backward(x, lengths, seed, *state, *weights, *results[1:-states])
+    saved = results[1 : -len(arguments.initial_state)]
+    ctx.save_for_backward(x, lengths, seed, resets, *state, *weights, *saved)
 
 
 def differentiate(
     ctx: Any, ends: Sequence[Tensor | None], backward: Backward, wants_x: bool = True
 ) -> list[Tensor | None]:
     """Return the gradients of [x, *state, *weights], given those of [outputs, *last state]."""
-    x, lengths, seed, *tensors = ctx.saved_tensors
+    x, lengths, seed, resets, *tensors = ctx.saved_tensors
     states, count = ctx.sizes
     state, weights, saved = tensors[:states], tensors[states : states + count], tensors[states + count :]
-    kinds = [ctx.outputs, *((part.shape, part.dtype) for part in state)]
+    arguments = ScanArguments(ctx.spec, x, state, weights, lengths, seed, resets)
+    kinds = [ctx.outputs, *((part.shape, part.dtype) for part in arguments.initial_state)]
     gradients = [
         x.new_zeros(shape, dtype=dtype) if gradient is None else gradient.contiguous()
         for gradient, (shape, dtype) in zip(ends, kinds, strict=True)
     ]
-    arguments = ScanArguments(ctx.spec, x, state, weights, lengths, seed)
     if ctx.spec.cell_options and torch.is_grad_enabled():  # create_graph=True: the gradients must be differentiable
         return _differentiable(arguments, gradients)
     return backward(arguments, gradients, saved, wants_x)
@@ -47,14 +47,16 @@ def differentiate(
 
 def _differentiable(arguments: ScanArguments, gradients: list[Tensor]) -> list[Tensor | None]:
     """Return the gradients by differentiating the reference scan."""
-    spec, x, state, weights, lengths, seed = arguments
+    spec, x, state, weights, lengths, seed, mask = arguments
+    parts = len(arguments.initial_state)
     cell_options = KERNELS[spec.kernel].equivalent(spec.cell_options)
 
     def run(x: Tensor, *tensors: Tensor) -> list[Tensor]:
-        before, views = tensors[: len(state)], list(tensors[len(state) :])
+        before, reset_to, views = tensors[:parts], tensors[parts : len(state)], list(tensors[len(state) :])
+        resets = None if mask is None else Resets(mask, reset_to)
         cell = registered[spec.kernel].from_weights(views, cell_options, spec.dropout)
         with torch.autocast(x.device.type, dtype=spec.autocast, enabled=spec.autocast is not None):
-            outputs, last = reference.scan(cell, ScanInputs(x, before, lengths, seed, spec.reverse))
+            outputs, last = reference.scan(cell, ScanInputs(x, before, lengths, seed, spec.reverse, resets))
         return [outputs, *last]
 
     return differentiate_through(run, [x, *state, *weights], gradients)

@@ -37,7 +37,8 @@ def _arguments(named: Named) -> ScanArguments:
     options = KERNELS[kernel].options(*named["options"])
     defaults = named.get("cell_options", ""), named.get("autocast")
     spec = ScanSpec(kernel, options, named["dropout"], named["reverse"], *defaults)
-    return ScanArguments(spec, named["x"], named["state"], named["weights"], named["lengths"], named["seed"])
+    tensors = named["x"], named["state"], named["weights"], named["lengths"], named["seed"], named.get("resets")
+    return ScanArguments(spec, *tensors)
 
 
 def define(name: str, back_end: BackEnd) -> tuple[Any, Backward]:
@@ -60,21 +61,21 @@ def define(name: str, back_end: BackEnd) -> tuple[Any, Backward]:
         ctx: Any, inputs: tuple[Any, ...], output: list[Tensor], keyword_only_inputs: Named | None = None
     ) -> None:
         arguments = by_name(signature, _arguments)(*inputs, **(keyword_only_inputs or {}))
-        ctx.mark_non_differentiable(*output[1 : -len(arguments.state)])
-        ctx.inputs = len(inputs)
+        ctx.inputs, ctx.parts = len(inputs), len(arguments.initial_state)
+        ctx.mark_non_differentiable(*output[1 : -ctx.parts])
         save_for_backward(ctx, arguments, output)
 
     def differentiate_op(ctx: Any, gradients: list[Tensor | None]) -> tuple[Any, ...]:
         states, _ = ctx.sizes
-        grad_x, *others = differentiate(ctx, [gradients[0], *gradients[-states:]], backward)
+        grad_x, *others = differentiate(ctx, [gradients[0], *gradients[-ctx.parts :]], backward)
         return None, grad_x, others[:states], others[states:], *[None] * (ctx.inputs - 4)
 
     forward_op.register_autograd(differentiate_op, setup_context=setup_context)
 
     def forward(arguments: ScanArguments, save: bool) -> list[Tensor]:
-        spec, x, state, weights, lengths, seed = arguments
+        spec, x, state, weights, lengths, seed, resets = arguments
         rest = lengths, seed, spec.dropout, list(spec.options), spec.reverse, save
-        end = {"cell_options": spec.cell_options, "autocast": spec.autocast}
+        end = {"cell_options": spec.cell_options, "autocast": spec.autocast, "resets": resets}
         results: list[Tensor] = forward_op(spec.kernel, x, list(state), list(weights), *rest, **end)
         return results
 
@@ -96,8 +97,8 @@ def _define_backward(name: str, back_end: BackEnd) -> Backward:
     def backward(
         arguments: ScanArguments, gradients: Sequence[Tensor], saved: list[Tensor], wants_x: bool
     ) -> list[Tensor | None]:
-        spec, x, state, weights, lengths, seed = arguments
-        rest = lengths, seed, spec.dropout, list(spec.options), spec.reverse, spec.autocast
+        spec, x, state, weights, lengths, seed, resets = arguments
+        rest = lengths, seed, spec.dropout, list(spec.options), spec.reverse, spec.autocast, resets
         computed: list[Tensor | None] = backward_op(
             list(gradients), spec.kernel, x, list(state), list(weights), saved, *rest
         )

@@ -33,7 +33,7 @@ def scan(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State]:
     """Run a cell like `reference.scan`, but without gradients. Raise if dropout is on."""
     from torch._higher_order_ops.scan import scan_op  # slow to import and rarely needed
 
-    x, state, lengths, seed, reverse = inputs
+    x, state, lengths, seed, reverse, resets = inputs
     if seed is not None:
         raise RuntimeError("dropout cannot be exported to ONNX: call eval() on the model first")
     if isinstance(x.shape[0], int) and x.shape[0] == 1:  # a single step needs no loop
@@ -44,21 +44,25 @@ def scan(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State]:
         steps = torch.arange(x.shape[0], device=x.device)
         ended = (steps.unsqueeze(1) >= lengths).unsqueeze(2)  # (T, B, 1)
         x = x.masked_fill(ended, 0)
-    sequences = [bound.project(x)] + ([] if ended is None else [ended])
+    reset_to = () if resets is None else resets.state
+    sequences = [bound.project(x), *([] if ended is None else [ended]), *([] if resets is None else [resets.mask])]
     if reverse:
         sequences = [sequence.flip(0) for sequence in sequences]
 
     def body(*tensors: Tensor) -> list[Tensor]:
         rest = iter(tensors)
-        before, (projected, *over) = (tuple(next(rest) for _ in group) for group in (state, sequences))
+        groups = state, sequences, reset_to
+        before, (projected, *masks), new_state = (tuple(next(rest) for _ in group) for group in groups)
+        if new_state:
+            before = reference.reset(before, masks[-1], new_state)
         on_weights = copy.copy(bound)  # the body may only use tensors that are passed to it
         on_weights.__dict__ |= dict(zip(names, rest, strict=True))
         features, after = on_weights.step(projected, before, None)
-        if over:
-            after = tuple(torch.where(over[0], old, new) for old, new in zip(before, after, strict=True))
+        if ended is not None:
+            after = tuple(torch.where(masks[0], old, new) for old, new in zip(before, after, strict=True))
         return [result.clone() for result in (*after, features)]  # results must not share memory
 
-    given = ([*state], sequences, [getattr(bound, name) for name in names])
+    given = ([*state], sequences, [*reset_to, *(getattr(bound, name) for name in names)])
     *last, features = scan_op(body, *([tensor.detach() for tensor in tensors] for tensors in given))
     outputs = bound.readout(features.flip(0) if reverse else features)  # (T, B, p)
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), tuple(last)

@@ -14,7 +14,7 @@ from rru.scan import reference
 from rru.scan.cells import AnyCell
 from rru.scan.custom_op import Named, by_name, custom_op, empty_like
 from rru.scan.lengths import check_lengths
-from rru.scan.reference import ScanInputs, Steps
+from rru.scan.reference import Resets, ScanInputs, Steps
 
 
 class Rebuilt(Protocol):
@@ -48,7 +48,7 @@ def graph_name(cell: AnyCell) -> str:
 
 _SIGNATURE = (
     "Tensor inputs, Tensor[] state, Tensor[] weights, Tensor? lengths, Tensor? seed, "
-    "str cell, str options, float dropout, bool reverse, ScalarType? autocast"
+    "str cell, str options, float dropout, bool reverse, ScalarType? autocast, Tensor? resets=None"
 )
 
 
@@ -58,7 +58,11 @@ def _scan(named: Named) -> list[Tensor]:
     if name not in registered:
         raise RuntimeError(f"this graph has a cell named {name!r}: register it (rru.register_cell) before running it")
     cell = registered[name].from_weights(named["weights"], named["options"], named["dropout"])
-    inputs = ScanInputs(x, tuple(named["state"]), named["lengths"], named["seed"], named["reverse"])
+    state, mask, resets = tuple(named["state"]), named.get("resets"), None
+    if mask is not None:  # the state to reset to comes after the initial one
+        parts = len(state) // 2
+        state, resets = state[:parts], Resets(mask, state[parts:])
+    inputs = ScanInputs(x, state, named["lengths"], named["seed"], named["reverse"], resets)
     if autocast is None:
         outputs, last = reference.scan(cell, inputs)
     else:  # a compiled graph's backward pass runs outside the user's autocast block, so enter one here
@@ -75,7 +79,8 @@ def _run(named: Named) -> list[Tensor]:
 def _allocate(named: Named) -> list[Tensor]:
     # Run one step of the cell to get shapes and dtypes, so that cells need not declare them.
     steps = named["inputs"].shape[0]
-    outputs, *last = _scan(named | {"inputs": named["inputs"][0].unsqueeze(0)})
+    over_time = [name for name in ("inputs", "resets") if named.get(name) is not None]
+    outputs, *last = _scan(named | {name: named[name][0].unsqueeze(0) for name in over_time})
     return [outputs.new_empty(steps, *outputs.shape[1:]), *empty_like(last)]
 
 
@@ -97,16 +102,17 @@ def _copies(results: list[Tensor]) -> list[Tensor]:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    first, state, weights, lengths, seed, *ctx.rest = inputs
-    ctx.states = len(state)
-    ctx.save_for_backward(first, lengths, seed, *state, *weights)
+    first, state, weights, lengths, seed, *rest = inputs
+    ctx.rest, resets = rest[:5], rest[5] if len(rest) > 5 else None
+    ctx.states, ctx.inputs = len(state), len(inputs)
+    ctx.save_for_backward(first, lengths, seed, resets, *state, *weights)
 
 
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
-    inputs, lengths, seed, *tensors = ctx.saved_tensors
+    inputs, lengths, seed, resets, *tensors = ctx.saved_tensors
     state, weights = tensors[: ctx.states], tensors[ctx.states :]
-    first, *others = scan_backward(gradients, inputs, state, weights, lengths, seed, *ctx.rest)
-    return first, others[: ctx.states], others[ctx.states :], None, None, *[None] * len(ctx.rest)
+    first, *others = scan_backward(gradients, inputs, state, weights, lengths, seed, *ctx.rest, resets)
+    return first, others[: ctx.states], others[ctx.states :], *[None] * (ctx.inputs - 3)
 
 
 scan = custom_op("scan", _SIGNATURE, _run)

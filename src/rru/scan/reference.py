@@ -50,6 +50,29 @@ def autocast_dtype(device: str) -> torch.dtype | None:
     return torch.get_autocast_dtype(device)
 
 
+class Resets(NamedTuple):
+    """Where a scan resets the state, and to what.
+
+    **Arguments:**
+
+    - `mask`: (T, B), boolean: whether to reset the state before each step. False after the end of a sequence.
+    - `state`: the state to start from there, a tuple of (B, n).
+    """
+
+    mask: Tensor
+    state: State
+
+    def applied(self, t: int, state: State) -> State:
+        """Return the state before step t, after a reset if there is one; given what the step before left."""
+        return reset(state, self.mask[t], self.state)
+
+
+def reset(state: State, mask: Tensor, to: State) -> State:
+    """Return the state (B, n), but for the rows in `mask` (B,) that of `to`, in the dtype of the state."""
+    rows = mask.unsqueeze(1)
+    return tuple(torch.where(rows, new.to(old.dtype), old) for old, new in zip(state, to, strict=True))
+
+
 class ScanInputs(NamedTuple):
     """The arguments of a scan, besides the cell.
 
@@ -60,6 +83,7 @@ class ScanInputs(NamedTuple):
     - `lengths`: (B,), the length of each sequence. Inputs after it are ignored, and outputs there are zero.
     - `seed`: the seed of the dropout masks; None turns dropout off.
     - `reverse`: run each sequence from its end to its start. Outputs stay in the order of the inputs.
+    - `resets`: where the state starts anew. Not together with `reverse`.
     """
 
     x: Tensor
@@ -67,11 +91,12 @@ class ScanInputs(NamedTuple):
     lengths: Tensor | None = None
     seed: Tensor | None = None
     reverse: bool = False
+    resets: Resets | None = None
 
 
 def scan(cell: Steps, inputs: ScanInputs) -> tuple[Tensor, State]:
     """Run a cell over a sequence. Return outputs (T, B, p) and the last state."""
-    x, state, lengths, seed, reverse = inputs
+    x, state, lengths, seed, reverse, resets = inputs
     cell = cell.bound(autocast_dtype(x.device.type))
     steps, batch = x.shape[:2]
     ended = None
@@ -82,6 +107,8 @@ def scan(cell: Steps, inputs: ScanInputs) -> tuple[Tensor, State]:
     features = list(projected)
     for t in reversed(range(steps)) if reverse else range(steps):
         keep = None if seed is None else dropout_mask(seed, t, batch, cell.mask_size, cell.dropout, projected[t].dtype)
+        if resets is not None:
+            state = resets.applied(t, state)
         features[t], new = cell.step(projected[t], state, keep)
         if ended is not None:
             new = tuple(torch.where(ended[t], old, now) for old, now in zip(state, new, strict=True))

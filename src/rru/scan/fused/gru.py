@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rru.scan.fused.cell import GatedCell
+from rru.scan.fused.resets import Resets
 from rru.scan.fused.rows import Reset, ResetGradients
 from rru.scan.fused.scan import FusedScan, TensorSpecs, linear, over_steps, summed
 
@@ -25,8 +26,9 @@ class FusedGRU(GatedCell):
         sums = linear(x, weight_x, bias)
         outputs = scan.empty(steps, batch, n, dtype=scan.wide)
         first = weight_h if resets_after else weight_h[: 2 * n]
-        product, masks = scan.empty(batch, len(first)), scan.masks(n)
+        product, masks, resets = scan.empty(batch, len(first)), scan.masks(n), Resets(scan)
         for t in scan.order:
+            resets.apply(t, [before[t], h])
             torch.mm(before[t], first.T, out=product)
             rows = Reset(h, after[t], outputs[t], gates[t], inner[t], sums[t], product)
             if resets_after:
@@ -44,7 +46,7 @@ class FusedGRU(GatedCell):
         # With reset_after the columns are r, u, what r multiplies, j; the first three are the gradients of W^h h.
         grad_sums = scan.empty(steps, batch, (4 if resets_after else 3) * n)
         from_h = grad_sums[..., : (3 if resets_after else 2) * n]
-        product, masks = scan.empty(batch, n).zero_(), scan.masks(n, backward=True)
+        product, masks, resets = scan.empty(batch, n).zero_(), scan.masks(n, backward=True), Resets(scan)
         for t in scan.order[::-1]:
             read = product, grad_outputs[t], gates[t], before[t]
             if resets_after:
@@ -54,6 +56,7 @@ class FusedGRU(GatedCell):
                 pointwise.reset_before_backward(rows, grad_h, weight_h[2 * n :], masks.at(t))
                 grad_h, other = other, grad_h
             torch.mm(from_h[t], weight_h[: from_h.shape[-1]], out=product)
+            resets.differentiate(t, [grad_h, product])
         gates, candidate = grad_sums[..., : 2 * n], grad_sums[..., -n:]  # gradients of the sums with W^x x
         of_x, of_h = torch.empty_like(weight_x), torch.empty_like(weight_h)
         over_steps(gates, x, out=of_x[: 2 * n])
@@ -67,6 +70,7 @@ class FusedGRU(GatedCell):
         return [
             grad_x.view_as(x),
             grad_h.add_(product),
+            *resets.gradients,
             of_x,
             of_h,
             torch.cat([summed(gates, scan.wide), summed(candidate, scan.wide)]),

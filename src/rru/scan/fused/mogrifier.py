@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rru.scan.fused.cell import GatedCell
+from rru.scan.fused.resets import Resets
 from rru.scan.fused.rows import Gated, GatedGradients, Mogrified, MogrifiedGradients
 from rru.scan.fused.scan import FusedScan, TensorSpecs, over_steps, summed
 
@@ -51,7 +52,7 @@ class FusedMogrifier(GatedCell):
 
     def forward(self, scan: FusedScan, saved: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         pointwise, (steps, batch, m, n) = scan.pointwise, scan.sizes
-        h, c = (part.clone() for part in scan.state)
+        h, c = (part.clone() for part in scan.initial_state)
         weight_x, weight_h = scan.narrowed(*scan.weights[:2])
         x, rounds, of_rounds = scan.x.to(scan.narrow), rounds_of(scan), self._of_rounds(scan, saved)
         before_h, before_c, all_gates = saved[:3] or (None, None, None)
@@ -59,9 +60,10 @@ class FusedMogrifier(GatedCell):
         olds = [None] * steps if before_c is None else before_c.unbind()
         gates = scan.rows(all_gates, batch, 4 * n)
         outputs = scan.empty(steps, batch, n, dtype=scan.wide)
-        product, masks = scan.empty(batch, 4 * n), scan.masks(n)
+        product, masks, resets = scan.empty(batch, 4 * n), scan.masks(n), Resets(scan)
         products = [scan.empty(batch, m), scan.empty(batch, n)]
         for t in scan.order:
+            resets.apply(t, [before[t], h], [c])
             now = [x[t], before[t]]
             for gate, (narrow, factor, value) in zip(rounds, of_rounds, strict=True):
                 source, target = now[1 - gate.target], gate.target
@@ -86,7 +88,7 @@ class FusedMogrifier(GatedCell):
         grad_sums, grad_x, product = torch.empty_like(gates), torch.empty_like(x), scan.empty(batch, n).zero_()
         lows = [scan.empty(*x.shape[:2], scan.spec.options.rank) for _ in rounds]
         highs = [scan.empty(*x.shape[:2], gate.size) for gate in rounds]
-        masks = scan.masks(n, backward=True)
+        masks, resets = scan.masks(n, backward=True), Resets(scan)
         for t in scan.order[::-1]:
             rows = GatedGradients(grad_h, grad_c, grad_sums[t], product, grad_outputs[t], gates[t], before_c[t])
             pointwise.gated_backward(rows, masks.at(t), capped=True)
@@ -100,6 +102,7 @@ class FusedMogrifier(GatedCell):
                 else:
                     torch.mm(grad, gate.high, out=lows[k][t])
                     grads[1 - gate.target].addmm_(lows[k][t], gate.low)
+            resets.differentiate(t, [grad_h, product], [grad_c])
         values = [x, before_h]  # of each target, before the round
         of_weights: list[Tensor] = []
         for k, gate in enumerate(rounds):
@@ -110,4 +113,4 @@ class FusedMogrifier(GatedCell):
             of_weights += [over_steps(highs[k], source), summed(highs[k], scan.wide)]
             values[gate.target] = rest[1]
         first = [over_steps(grad_sums, values[0]), over_steps(grad_sums, values[1]), summed(grad_sums, scan.wide)]
-        return [grad_x, grad_h.add_(product), grad_c, *first, *of_weights]
+        return [grad_x, grad_h.add_(product), grad_c, *resets.gradients, *first, *of_weights]

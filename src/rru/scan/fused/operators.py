@@ -43,7 +43,8 @@ def _forward(arguments: ScanArguments, save: bool) -> list[Tensor]:
 def _allocate(arguments: ScanArguments, save: bool) -> list[Tensor]:
     scan = FusedScan(*arguments)
     shape, dtype = cell_of(scan).outputs(scan)
-    return [scan.x.new_empty(shape, dtype=dtype), *allocate_saved(scan, save), *map(torch.empty_like, scan.state)]
+    last = map(torch.empty_like, scan.initial_state)
+    return [scan.x.new_empty(shape, dtype=dtype), *allocate_saved(scan, save), *last]
 
 
 def _backward(
@@ -62,7 +63,7 @@ forward, backward = kernel_operators.define(
         _forward,
         _allocate,
         _backward,
-        forward_end='ScalarType? autocast, str cell_options=""',
-        backward_end="ScalarType? autocast",
+        forward_end='ScalarType? autocast, str cell_options="", Tensor? resets=None',
+        backward_end="ScalarType? autocast, Tensor? resets=None",
     ),
 )

@@ -8,6 +8,7 @@ from torch import Tensor
 from rru.scan.fused import devices
 from rru.scan.fused import rows as r
 from rru.scan.fused.cell import FusedCell
+from rru.scan.fused.resets import Resets
 from rru.scan.fused.scan import FusedScan, TensorSpecs, linear, over_steps, summed
 
 
@@ -62,6 +63,7 @@ class Gradients(NamedTuple):
     h: Tensor  # (B, n): of the state
     new: Tensor  # (T, B, n): of each new state
     sums: list[Tensor]  # (T, B, g): of the sums in Eq. 1 and 2. The last starts as the gradient of d through o.
+    resets: Resets  # with that of the state of a reset
 
 
 class FusedRRU(FusedCell):
@@ -112,7 +114,7 @@ class FusedRRU(FusedCell):
         if scan.lengths is not None:
             grad_o = scan.without_padding(grad_o.clone() if grad_o is gradients[0] else grad_o)
         sums = [*(torch.empty_like(pre) for _ in w.middle), grad_o @ w.o]
-        grads = Gradients(gradients[1].clone(), torch.empty_like(history), sums)
+        grads = Gradients(gradients[1].clone(), torch.empty_like(history), sums, Resets(scan))
         d = torch.empty_like(pre)
         run = whole.backward if (whole := whole_loop(scan)) else run_steps_backward
         run(scan, saved, grads, d, w)
@@ -140,6 +142,7 @@ class FusedRRU(FusedCell):
         return [
             sums[0] @ w.x,
             grads.h,
+            *grads.resets.gradients,
             over_steps(sums[0], scan.x.to(scan.narrow)),
             over_steps(sums[0], history),
             summed(sums[0], scan.wide),
@@ -163,7 +166,9 @@ def run_steps(scan: FusedScan, rows: Rows, w: Weights) -> None:
     layers = len(w.middle)
     before, after = scan.states(rows.history)
     product, product_c, masks = torch.empty_like(rows.d[0]), scan.empty(batch, n), scan.masks(rows.d.shape[2])
+    resets = Resets(scan)
     for t in scan.order:
+        resets.apply(t, [before[t], rows.h])
         d, mask = rows.d[t], masks.at(t)
         torch.mm(before[t], w.h.T, out=product)
         eq1 = r.Normalized(d, row(rows.pre, t), rows.scale[t], rows.sums[t], product)
@@ -203,6 +208,7 @@ def run_steps_backward(scan: FusedScan, saved: list[Tensor], grads: Gradients, d
         eq1 = r.NormalizedGradients(grad, d_now, through_o, product, pre[t], scale[t])
         pointwise.normalized_backward(eq1, mask, normalize=normalize, drop=drop)
         torch.mm(grad, w.h, out=product_h)
+        grads.resets.differentiate(t, [grads.h, product_h])
     grads.h.add_(product_h)
 
 
@@ -212,8 +218,8 @@ def row(rows: Tensor | None, t: int) -> Tensor | None:
 
 
 def whole_loop(scan: FusedScan) -> Any:
-    """Return the module that runs the whole loop in one kernel, or None if it cannot."""
-    if not devices.runs_triton(scan.x.device, scan.wide):
+    """Return the module that runs the whole loop in one kernel, or None if it cannot: it knows no resets."""
+    if scan.resets is not None or not devices.runs_triton(scan.x.device, scan.wide):
         return None
     from rru.scan.fused.triton import whole
 

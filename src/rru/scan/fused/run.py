@@ -31,17 +31,18 @@ def scan(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State]:
 
     Under autocast matrix products are computed in its dtype, sums, norms and states in that of the weights.
     """
-    x, state, lengths, seed, reverse = inputs
+    x, state, lengths, seed, reverse, resets = inputs
+    mask, reset_to = (None, ()) if resets is None else resets
     dtype, name = cell.some_weight().dtype, str(cell.kernel)
     if lengths is not None:
         x = reference.without_padding(x, lengths)[0]
         lengths = as_contiguous(lengths, torch.int64)
-    x, *before = (as_contiguous(tensor, dtype) for tensor in (x, *state))
+    x, *before = (as_contiguous(tensor, dtype) for tensor in (x, *state, *reset_to))
     weights = checked_weights(cell, cell.weights())
     autocast = reference.autocast_dtype(x.device.type)
     spec = ScanSpec(name, KERNELS[name].options.of(cell), cell.dropout, reverse, cell.options, autocast)
     save = needs_gradient(x, *before, *weights)
-    outputs, *results = operators.forward(ScanArguments(spec, x, before, weights, lengths, seed), save)
+    outputs, *results = operators.forward(ScanArguments(spec, x, before, weights, lengths, seed, mask), save)
     return outputs, tuple(results[-len(state) :])
 
 
@@ -51,6 +52,6 @@ def auto(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State] | None:
         return None
     if vendor.computes(cell, inputs):
         return vendor.scan(cell, inputs)
-    if not why_not(cell) and selfcheck.is_trusted(cell, inputs.x.device, inputs.seed):
+    if not why_not(cell) and selfcheck.is_trusted(cell, inputs):
         return scan(cell, inputs)
     return None

@@ -18,7 +18,7 @@ from rru.scan import reference
 from rru.scan.cells import AnyCell
 from rru.scan.fused.devices import may_use_tf32
 from rru.scan.operator import registered
-from rru.scan.reference import ScanInputs
+from rru.scan.reference import Resets, ScanInputs
 from rru.scan.thresholds import MAX_WHOLE_STATE, MAX_WHOLE_UNITS
 
 _STEPS, _BATCH = 3, 2
@@ -30,25 +30,33 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 _verdicts: dict[tuple[Any, ...], bool] = {}
 
 
-def is_trusted(cell: AnyCell, device: torch.device, seed: Tensor | None) -> bool:
+def is_trusted(cell: AnyCell, inputs: ScanInputs) -> bool:
     """Return whether this kind of fused scan agrees with the reference on this device; the first time, check it."""
+    device = inputs.x.device
     return _verdict(
         str(cell.kernel),
         cell.options,
-        0.0 if seed is None else 0.5,
+        0.0 if inputs.seed is None else 0.5,
         str(device),
         cell.some_weight().dtype,
         reference.autocast_dtype(device.type),
+        inputs.resets is not None,
     )
 
 
 def _verdict(
-    kernel: str, options: str, dropout: float, device: str, dtype: torch.dtype, autocast: torch.dtype | None
+    kernel: str,
+    options: str,
+    dropout: float,
+    device: str,
+    dtype: torch.dtype,
+    autocast: torch.dtype | None,
+    has_resets: bool,
 ) -> bool:
     """Return the verdict on a kind of scan, from memory if it is known. torch.compile runs this while it traces."""
     if os.environ.get("RRU_SELF_CHECK") == "0":
         return True
-    key = kernel, _tiny(options), dropout, device, dtype, autocast
+    key = kernel, _tiny(options), dropout, device, dtype, autocast, has_resets
     if key not in _verdicts:
         if bool(_dispatch_modes()) or (device.startswith("cuda") and torch.cuda.is_current_stream_capturing()):
             return True  # values cannot be read now
@@ -63,7 +71,13 @@ _verdict._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.c
 
 
 def _compare(
-    kernel: str, options: str, dropout: float, device: str, dtype: torch.dtype, autocast: torch.dtype | None
+    kernel: str,
+    options: str,
+    dropout: float,
+    device: str,
+    dtype: torch.dtype,
+    autocast: torch.dtype | None,
+    has_resets: bool,
 ) -> str:
     """Run a tiny case both ways. Return what differs in outputs, states or gradients; empty if nothing does."""
     from rru.scan.fused import run as fused
@@ -82,10 +96,12 @@ def _compare(
             x, state = draw(_STEPS, _BATCH, cell.input_size), [draw(_BATCH, cell.hidden_size) for _ in cell.state_names]
             lengths = torch.tensor([_STEPS, 1], device=device)
             seed = torch.tensor(7, device=device) if dropout else None
+            mask = torch.arange(_STEPS * _BATCH, device=device).view(_STEPS, _BATCH) == 2  # the second step of a row
+            resets = Resets(mask, tuple(reversed(state))) if has_resets else None
             results: list[list[Tensor]] = []
             for scan in (fused.scan, reference.scan):
                 with torch.autocast(torch.device(device).type, dtype=autocast, enabled=autocast is not None):
-                    outputs, last = scan(cell, ScanInputs(x, tuple(state), lengths, seed))
+                    outputs, last = scan(cell, ScanInputs(x, tuple(state), lengths, seed, resets=resets))
                 total = outputs.to(dtype).square().sum() + sum(part.square().sum() for part in last)
                 results.append([outputs, *last, *torch.autograd.grad(total, [x, *state, *cell.parameters()])])
     except Exception as error:

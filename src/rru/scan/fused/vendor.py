@@ -19,11 +19,11 @@ def _function(cell: AnyCell) -> Callable[..., Any] | None:
 
 
 def computes(cell: AnyCell, inputs: ScanInputs) -> bool:
-    """Return whether torch's own layer computes the same: not with recurrent dropout, nor the paper's form of the GRU.
+    """Return whether torch's own layer computes the same: no recurrent dropout, no resets, not the paper's GRU.
 
     It takes lengths only from the host, and not as an operator of a graph: then the fused scan is better.
     """
-    plain = inputs.seed is None and inputs.lengths is None and inputs.x.is_cuda
+    plain = inputs.seed is None and inputs.lengths is None and inputs.resets is None and inputs.x.is_cuda
     return plain and _function(cell) is not None and not torch.compiler.is_compiling() and not transform()
 
 

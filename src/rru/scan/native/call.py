@@ -33,6 +33,7 @@ class Loop(NamedTuple):
     reverse: bool = False
     save: bool = False
     has_lengths: bool = False
+    has_resets: bool = False
     bfloat16: bool = False
     numbers: tuple[tuple[str, int], ...] = ()
 
@@ -48,6 +49,7 @@ def scan_numbers(loop: Loop) -> dict[str, int]:
         "reverse": int(loop.reverse),
         "save": int(loop.save),
         "has_lengths": int(loop.has_lengths),
+        "has_resets": int(loop.has_resets),
         "seed": 0,
         "dropout": 0,  # see `Function.seeded`
         "bfloat16": int(loop.bfloat16),
@@ -70,16 +72,17 @@ def function_of(*fields: Any) -> Function:
 
 def _run(loop: tuple[Any, ...], arguments: ScanArguments, tensors: Sequence[Tensor]) -> None:
     """Run the loop that has these fields on the arguments and `tensors`."""
-    function, (spec, x, state, weights, lengths, seed) = function_of(*loop), arguments
+    function, (spec, x, state, weights, lengths, seed, resets) = function_of(*loop), arguments
     if seed is not None:
         function = function.seeded(int(seed), spec.dropout)
-    function(memory_of([*([] if lengths is None else [lengths]), x, *state, *weights, *tensors]))
+    masks = [tensor for tensor in (lengths, resets) if tensor is not None]
+    function(memory_of([*masks, x, *state, *weights, *tensors]))
 
 
 def _fields(direction: str, cell: NativeCell, arguments: ScanArguments, small: bool, save: bool) -> tuple[Any, ...]:
     """Return the fields of a `Loop`, but for `numbers`."""
-    spec, x, state, _, lengths, _ = arguments
-    flags = spec.reverse, save, lengths is not None, spec.bfloat16 and cell.rounds
+    spec, x, state, _, lengths, _, resets = arguments
+    flags = spec.reverse, save, lengths is not None, resets is not None, spec.bfloat16 and cell.rounds
     return (direction, cell, spec.options, x.dtype, x.shape, state[0].shape[1], small, library.instruction_set, *flags)
 
 
@@ -113,7 +116,7 @@ def _allocate_results(cell: NativeCell, arguments: ScanArguments, save: bool, ke
     steps, batch, _, n = arguments.sizes
     outputs = TensorSpec((steps, batch, getattr(arguments.spec.options, "output_size", n)), returned=True)
     shapes: Shapes = [outputs, *cell.saved(arguments)] if save else [outputs]
-    return [*_allocate(arguments.x, shapes, arguments.lengths, kept), *map(torch.empty_like, arguments.state)]
+    return [*_allocate(arguments.x, shapes, arguments.lengths, kept), *map(torch.empty_like, arguments.initial_state)]
 
 
 def forward(arguments: ScanArguments, save: bool) -> list[Tensor]:
@@ -133,10 +136,11 @@ def backward(
 
     `saved` is what the forward pass returned for it. Without `wants_x`, the gradient of x is None.
     """
-    spec, x, state, _, lengths, _ = arguments
+    spec, x, lengths = arguments.spec, arguments.x, arguments.lengths
     cell, small = KERNELS[spec.kernel].native.backward_form(arguments), is_small(arguments)
     numbers = cell.backward_numbers(arguments, saved, wants_x)
-    grad_state = [torch.empty_like(part) for part in state]
+    grad_state = [torch.empty_like(part) for part in arguments.initial_state]
+    grad_state += [torch.zeros_like(part) for part in arguments.reset_state]  # the loop adds to these
     buffers = _allocate(x, cell.backward_buffers(arguments, numbers), lengths, kept=True)
     loop = *_fields("backward", cell, arguments, small, True), tuple(numbers.items())
     _run(loop, arguments, [*saved, *gradients, *grad_state, *buffers])

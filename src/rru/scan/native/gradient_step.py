@@ -90,7 +90,7 @@ def _loops_of(
     return _Loops(
         spec,
         function_of("forward", *fields),
-        function_of("backward", *fields, False, False, tuple(native.step_numbers.items())),
+        function_of("backward", *fields, False, False, False, tuple(native.step_numbers.items())),
         shapes_of(native.saved(arguments)),
         shapes_of(native.backward_buffers(arguments, native.step_numbers)),
     )

@@ -31,8 +31,8 @@ forward, backward = kernel_operators.define(
         call.forward,
         call.allocate_results,
         _backward,
-        forward_end='str cell_options="", *, ScalarType? autocast=None',
-        backward_end="ScalarType? autocast=None",
+        forward_end='str cell_options="", Tensor? resets=None, *, ScalarType? autocast=None',
+        backward_end="ScalarType? autocast=None, Tensor? resets=None",
         device_types="cpu",
     ),
 )

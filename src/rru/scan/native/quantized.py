@@ -45,16 +45,19 @@ def matrices_of(kernel: str, weights: list[Tensor], options: Any) -> tuple[list[
 
 def scan(cell: QuantizedCell, inputs: ScanInputs) -> tuple[Tensor, State]:
     """Run a quantized cell; see `reference.scan`."""
-    x, state, lengths, _, reverse = inputs
-    if obstacle := _why_not(cell, x, *state):
+    x, state, lengths, _, reverse, resets = inputs
+    reset_to = () if resets is None else resets.state
+    if obstacle := _why_not(cell, x, *state, *reset_to):
         raise RuntimeError(f"a quantized layer {obstacle}")
-    x, *before = [as_contiguous(tensor, torch.float32) for tensor in (x, *state)]
+    x, *before = [as_contiguous(tensor, torch.float32) for tensor in (x, *state, *reset_to)]
     size, has_lengths, isa = x.shape, lengths is not None, library.instruction_set
     outputs = (x.new_zeros if has_lengths else x.new_empty)(size[0], size[1], cell.output_size)
-    last = tuple([torch.empty_like(part) for part in before])
+    last = tuple([torch.empty_like(part) for part in before[: len(state)]])
     native, options, n = KERNELS[cell.kernel].native, cell.native_options, cell.hidden_size
-    function = function_of("quantized", native, options, x.dtype, size, n, True, isa, reverse, False, has_lengths)
+    flags = reverse, False, has_lengths, resets is not None
+    function = function_of("quantized", native, options, x.dtype, size, n, True, isa, *flags)
     first = [] if lengths is None else [as_contiguous(lengths, torch.int64)]
+    first += [] if resets is None else [as_contiguous(resets.mask, torch.bool)]
     function(memory_of([*first, x, *before, *cell.native_tensors(), outputs, *last]))
     return outputs, last
 

@@ -39,11 +39,13 @@ def scan(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State]:
     """
     dtype, step, states = cell.some_weight().dtype, cell.native_step, len(inputs.state)
     assert step is not None
-    x, *state = [as_contiguous(tensor, COMPUTED_IN[dtype]) for tensor in (inputs.x, *inputs.state)]
+    mask, reset_to = (None, ()) if inputs.resets is None else inputs.resets
+    x, *state = [as_contiguous(tensor, COMPUTED_IN[dtype]) for tensor in (inputs.x, *inputs.state, *reset_to)]
+    mask = None if mask is None else as_contiguous(mask, torch.bool)
     weights = checked_weights(cell, cell.weights())
     lengths = None if inputs.lengths is None else as_contiguous(inputs.lengths, torch.int64)
     spec = ScanSpec(step.kernel, step.options, cell.dropout, inputs.reverse, cell.options, product_dtype(dtype))
-    arguments = ScanArguments(spec, x, state, weights, lengths, inputs.seed)
+    arguments = ScanArguments(spec, x, state, weights, lengths, inputs.seed, mask)
     tensors = [x, *state, *weights]
     save = needs_gradient(*tensors)
     if is_recorded() or not PLAIN.issuperset(map(type, tensors)):
@@ -63,7 +65,7 @@ class _Scan(torch.autograd.Function):
         """Return outputs (T, B, p) and the last state. `tensors` are those of the arguments, for autograd to see."""
         results = call.forward(arguments, True)
         save_for_backward(ctx, arguments, results)
-        return results[0], *results[-len(arguments.state) :]
+        return results[0], *results[-len(arguments.initial_state) :]
 
     @staticmethod
     def backward(ctx: Any, *ends: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -22,7 +22,8 @@ from rru.scan.native.library import BUILT, COMPUTED_IN, DTYPES
 from rru.scan.native.run import in_dtype
 from rru.scan.native.shared_weights import Latest
 from rru.scan.recording import PLAIN, is_recorded, transform
-from rru.scan.reference import State
+from rru.scan.reference import State, reset
+from rru.scan.resets import check_resets
 from rru.scan.weights import checked_weights
 
 
@@ -125,6 +126,7 @@ class Stepper:
     stepper = layer.stepper()  # or cell.stepper()
     output, state = stepper(x)  # (B, m) to (B, p) and the new state of every cell
     output, state = stepper(x, state)
+    output, state = stepper(x, state, resets=done)  # rows with done (B,) start anew
     ```
 
     It works for any batch size, and each call uses the current weights. It calls the native library directly; if that
@@ -139,7 +141,9 @@ class Stepper:
         """Whether all cells have a native step. It runs if inputs and weights are plain CPU tensors."""
         return BUILT and all(cell.native_step is not None for cell in self._cells)
 
-    def __call__(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def __call__(
+        self, x: Tensor, state: Any = None, *, resets: Tensor | None = None, reset_state: Any = None
+    ) -> tuple[Tensor, Any]:
         """Run one step.
 
         **Arguments:**
@@ -147,10 +151,19 @@ class Stepper:
         - `x`: (B, m).
         - `state`: (layers, B, n) for a layer, (B, n) for a cell; for the LSTMs a pair (h, c) of these. Default: the
           initial state.
+        - `resets`: boolean, (B,): which rows to reset before the step.
+        - `reset_state`: the state to reset to, in the form of `state`. Default: the initial state.
 
         **Returns:** the output (B, p) and the new state, shaped like `state`.
         """
-        output, after = self.run(x, self._by_cell(x, state))
+        before = self._by_cell(x, state)
+        if resets is not None:
+            check_resets(resets, tuple(x.shape[:1]), "(batch,)")
+            starts = self._by_cell(x, reset_state)
+            before = [reset(old, resets, new) for old, new in zip(before, starts, strict=True)]
+        elif reset_state is not None:
+            raise ValueError("reset_state needs resets, which say where it is used; otherwise give state")
+        output, after = self.run(x, before)
         public = self._cells[0].public_state
         if not self._stacked:
             return output, public(after[0])
