@@ -10,14 +10,13 @@ from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rru import scan
-from rru.nn import checks, tracing
+from rru.nn import checks, resets, tracing
 from rru.nn.cell import Cell
 from rru.nn.checks import PublicState
 from rru.nn.options import MAX_PARTS, Option, declared, parameters_of
 from rru.nn.signatures import describe, known_arguments, refuse_unnamed
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import State
-from rru.scan.resets import check_resets, within_lengths
 
 
 class Layer(nn.Module):
@@ -188,7 +187,7 @@ class Layer(nn.Module):
         x: Tensor,
         state: PublicState | None,
         lengths: Tensor | None,
-        resets: Tensor | None,
+        reset_mask: Tensor | None,
         reset_state: PublicState | None,
         batched: bool = True,
     ) -> tuple[Tensor, State]:
@@ -204,8 +203,7 @@ class Layer(nn.Module):
             checks.whole_weight(type(self).__name__, cell.some_weight(), x)
         run = tracing.same_graph_without_gradients(scan.run)
         before = self._states_before(state, batch, batched)
-        mask = self._reset_mask(resets, reset_state, x, lengths, batched)
-        starts = None if mask is None else self._states_before(reset_state, batch, batched)
+        starts = self._resets(reset_mask, reset_state, x, lengths, batched)
         after: list[State] = []
         for layer in range(self.num_layers):
             outputs: list[Tensor] = []
@@ -214,8 +212,7 @@ class Layer(nn.Module):
                 cell = self.cells[index]
                 _run_pre_hooks(cell, x, before[index])
                 seed, reverse = cell.new_seed(x.device), direction == 1
-                at = None if mask is None or starts is None else scan.Resets(mask, starts[index])
-                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse, at)
+                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse, starts[index])
                 output, last = run(cell, inputs, self.backend)
                 outputs.append(output)
                 after.append(last)
@@ -247,33 +244,18 @@ class Layer(nn.Module):
             parts = tuple(part.unsqueeze(1) for part in parts)
         return list(zip(*parts, strict=True))
 
-    def _reset_mask(
-        self,
-        resets: Tensor | None,
-        reset_state: PublicState | None,
-        x: Tensor,
-        lengths: Tensor | None,
-        batched: bool,
-    ) -> Tensor | None:
-        """Return the mask of resets in the layout of x, (T, B), without those after the end of a sequence."""
-        if resets is None:
-            if reset_state is not None:
-                raise ValueError("reset_state needs resets, which say where it is used; for the first step give state")
-            return None
+    def _resets(
+        self, given: Tensor | None, state: PublicState | None, x: Tensor, lengths: Tensor | None, batched: bool
+    ) -> list[scan.Resets | None]:
+        """Return the resets of each cell, with the state that they start from."""
+        if given is None:
+            if state is not None:
+                raise ValueError(resets.NO_MASK)
+            return [None] * len(self.cells)
         if self.bidirectional:
-            raise ValueError(
-                "bidirectional must be False to reset states inside sequences: the reverse direction would carry what "
-                "comes after a reset to the steps before it. Give each part as a sequence of its own, with lengths"
-            )
-        steps, batch = x.shape[:2]
-        expected, meaning = (steps, batch), "(steps, batch)"
-        if not batched:
-            expected, meaning = (steps,), "(steps,)"
-        elif self.batch_first:
-            expected, meaning = (batch, steps), "(batch, steps)"
-        check_resets(resets, expected, meaning)
-        mask = resets.transpose(0, 1) if batched and self.batch_first else resets.reshape(steps, batch)
-        return within_lengths(mask.to(x.device), lengths)
+            raise ValueError(resets.BIDIRECTIONAL)
+        mask = resets.reset_mask(given, x, lengths, batched=batched, batch_first=self.batch_first)
+        return [scan.Resets(mask, parts) for parts in self._states_before(state, x.shape[1], batched)]
 
     def reset_parameters(self) -> None:
         """Initialize all weights, using torch's random number generator."""
