@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         quantize,
         register_cell,
         replace,
+        verify,
     )
 
     __version__: str
@@ -52,6 +53,7 @@ __all__ = [
     "register_cell",
     "replace",
     "stream",
+    "verify",
 ]
 
 _INFERENCE_NAMES = ("fit", "load", "stream")  # the layers need nothing that inference imports

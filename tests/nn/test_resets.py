@@ -1,7 +1,5 @@
 """`layer(x, resets=mask)`: layouts, depth, errors, graphs, steps; the scans themselves are in tests/scan."""
 
-import io
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -10,6 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import rru
+from rru.nn.onnx_export import exported
 from tests.variants import CELLS, assert_same, random_state, randomize, state_parts
 
 T, B = 6, 3
@@ -133,14 +132,12 @@ class Agent(nn.Module):
         return self.head(outputs), state
 
 
-@pytest.mark.filterwarnings("ignore:# The axis name:UserWarning")
 @every_cell
 def test_onnx(variant):
     agent = Agent(variant.build(dtype=torch.float32, backend="auto")).eval()
-    x, content = torch.randn(T, B, 3), io.BytesIO()
     shapes = {0: torch.export.Dim("T"), 1: torch.export.Dim("B")}
-    torch.onnx.export(agent, (x, MASK), content, dynamic_shapes=(shapes, shapes), input_names=["x", "done"])
-    session = onnxruntime.InferenceSession(content.getvalue())
+    content = exported(agent, (torch.randn(T, B, 3), MASK), (shapes, shapes), ["x", "done"])
+    session = onnxruntime.InferenceSession(content)
     mask = torch.rand(9, 2) < 0.4
     x = torch.randn(9, 2, 3)
     results = session.run(None, {"x": x.numpy(), "done": mask.numpy()})

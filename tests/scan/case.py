@@ -1,14 +1,12 @@
 """A cell with all arguments of a scan, on which scans are compared."""
 
-from contextlib import contextmanager
-
 import pytest
 import torch
 from hypothesis import strategies as st
 
 from rru.scan import reference
-from rru.scan.native import library
 from rru.scan.native import run as native
+from rru.scan.native.library import using as using
 from rru.scan.reference import ScanInputs
 from tests.variants import CELLS, VARIANTS
 
@@ -16,17 +14,6 @@ RAGGED = [5, 1, 3, 5, 2, 4, 1]
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 every_cell = pytest.mark.parametrize("variant", CELLS, ids=str)
 whole_or_ragged = pytest.mark.parametrize("lengths", [None, torch.tensor(RAGGED)], ids=["whole", "ragged"])
-
-
-@contextmanager
-def using(instruction_set):
-    """The native scans use this instruction set meanwhile."""
-    before = library.instruction_set
-    library.instruction_set = instruction_set
-    try:
-        yield
-    finally:
-        library.instruction_set = before
 
 
 class Case:

@@ -25,6 +25,7 @@ MODULES = {
         "classify": "inference",
         "stream": "stream",
         "export": "inference",
+        "verify": "verify",
     },
     "Look at results": {"runs": "runs", "report": "report"},
     "Compare cells, reproduce the paper": {"run": "plan"},

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rru.extras import extra
 from rru.files import write_folder
 from rru.inference.card import card, own_files
 from rru.inference.output import check_free
@@ -73,8 +72,8 @@ def _without_folders(tables: Tables) -> Tables:
 
 
 def _onnx(trained: Trained) -> dict[str, bytes]:
-    with extra("onnx"):
-        from rru.inference import onnx
+    from rru.inference import onnx
+
     files = {"sequence.onnx": onnx.sequence_model(trained.model)}
     if trained.model.window_steps:  # it reads whole windows, not steps
         return files

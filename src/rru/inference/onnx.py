@@ -1,14 +1,9 @@
-"""Export models to ONNX with torch's exporter; `rru.scan.onnx` says how it translates the layers."""
-
-import logging
-import warnings
-from collections.abc import Sequence
-from typing import Any
+"""Export the models of tasks to ONNX: over whole sequences, and one step."""
 
 import torch
-from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import Tensor, nn
 
+from rru.nn.onnx_export import exported
 from rru.tasks import JointHead, LayerState, Recurrent, SequenceModel
 
 _STEPS, _BATCH = torch.export.Dim("T"), torch.export.Dim("B")
@@ -23,7 +18,7 @@ def sequence_model(model: Recurrent) -> bytes:
     """
     names = model.layers.cells[0].state_names
     steps = {1: _BATCH} if model.window_steps else {0: _STEPS, 1: _BATCH}
-    return _exported(model, [model.example(model.window_steps or 3, 2)], (steps,), ["input"], [_output(model), *names])
+    return exported(model, [model.example(model.window_steps or 3, 2)], (steps,), ["input"], [_output(model), *names])
 
 
 def step_model(model: Recurrent) -> bytes:
@@ -38,7 +33,7 @@ def step_model(model: Recurrent) -> bytes:
     parts = [state] if isinstance(state, Tensor) else list(state)
     shapes = ({0: _BATCH}, ({1: _BATCH},) * len(parts))
     outputs = [_output(model), *(f"{name}_next" for name in names)]
-    return _exported(_Step(model), [model.example(2), *parts], shapes, ["input", *names], outputs)
+    return exported(_Step(model), [model.example(2), *parts], shapes, ["input", *names], outputs)
 
 
 def _output(model: Recurrent) -> str:
@@ -55,26 +50,3 @@ class _Step(nn.Module):
     def forward(self, input: Tensor, *state: Tensor) -> tuple[Tensor, LayerState]:
         logits, last = self.model(input.unsqueeze(0), state[0] if len(state) == 1 else state)
         return logits.squeeze(0) if isinstance(self.model, SequenceModel) else logits, last
-
-
-def _exported(module: nn.Module, inputs: list[Tensor], shapes: Any, names: list[str], outputs: Sequence[str]) -> bytes:
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    try:
-        logger.setLevel(logging.ERROR)  # it warns about packages that are not needed here
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's warnings about its own code
-            program = torch.onnx.export(
-                module.eval(),
-                tuple(inputs),
-                dynamic_shapes=shapes,
-                input_names=names,
-                output_names=outputs,
-                verbose=False,
-            )
-    finally:
-        logger.setLevel(level)
-    assert program is not None
-    ClearMetadataAndDocStringPass()(program.model)  # it contains paths of this machine
-    content: bytes = program.model_proto.SerializeToString(deterministic=True)
-    return content

@@ -10,6 +10,7 @@ from rru.nn.registry import cell_names, layer_class, register_cell
 from rru.nn.replacement import replace
 from rru.nn.rru import RRU, RRUCell
 from rru.nn.sizing import count_parameters, hidden_size_for
+from rru.nn.verification import Verification, verify
 
 __all__ = [
     "GRU",
@@ -22,6 +23,7 @@ __all__ = [
     "MogrifierLSTM",
     "MogrifierLSTMCell",
     "RRUCell",
+    "Verification",
     "cell_names",
     "count_parameters",
     "hidden_size_for",
@@ -29,4 +31,5 @@ __all__ = [
     "quantize",
     "register_cell",
     "replace",
+    "verify",
 ]

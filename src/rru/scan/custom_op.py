@@ -24,6 +24,20 @@ def by_name(signature: str, function: Callable[[Named], Any]) -> Callable[..., A
     return lambda *values, **keywords: function(dict(zip(names, values, strict=False)) | keywords)
 
 
+def passed_on(operator: Any, inputs: Sequence[Any]) -> int:
+    """Return how many of the arguments that `setup_context` gets are those of autograd, which wants a gradient each.
+
+    torch leaves out the last ones that have their default values.
+    """
+    schema, count = operator._opoverload._schema.arguments, len(inputs)
+    while count and schema[count - 1].has_default_value():
+        value = inputs[count - 1]
+        if isinstance(value, Tensor) or value != schema[count - 1].default_value:
+            break
+        count -= 1
+    return count
+
+
 def empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return contiguous uninitialized tensors of the same shapes and dtypes."""
     return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rru.scan.arguments import ScanArguments, ScanSpec
 from rru.scan.autograd import Backward, differentiate, save_for_backward
-from rru.scan.custom_op import Named, by_name, custom_op, empty_like
+from rru.scan.custom_op import Named, by_name, custom_op, empty_like, passed_on
 from rru.scan.kernels import KERNELS
 
 Forward = Callable[[ScanArguments, bool], list[Tensor]]
@@ -61,7 +61,7 @@ def define(name: str, back_end: BackEnd) -> tuple[Any, Backward]:
         ctx: Any, inputs: tuple[Any, ...], output: list[Tensor], keyword_only_inputs: Named | None = None
     ) -> None:
         arguments = by_name(signature, _arguments)(*inputs, **(keyword_only_inputs or {}))
-        ctx.inputs, ctx.parts = len(inputs), len(arguments.initial_state)
+        ctx.inputs, ctx.parts = passed_on(forward_op, inputs), len(arguments.initial_state)
         ctx.mark_non_differentiable(*output[1 : -ctx.parts])
         save_for_backward(ctx, arguments, output)
 

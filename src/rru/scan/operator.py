@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rru.scan import reference
 from rru.scan.cells import AnyCell
-from rru.scan.custom_op import Named, by_name, custom_op, empty_like
+from rru.scan.custom_op import Named, by_name, custom_op, empty_like, passed_on
 from rru.scan.lengths import check_lengths
 from rru.scan.reference import Resets, ScanInputs, Steps
 
@@ -104,7 +104,7 @@ def _copies(results: list[Tensor]) -> list[Tensor]:
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     first, state, weights, lengths, seed, *rest = inputs
     ctx.rest, resets = rest[:5], rest[5] if len(rest) > 5 else None
-    ctx.states, ctx.inputs = len(state), len(inputs)
+    ctx.states, ctx.inputs = len(state), passed_on(scan, inputs)
     ctx.save_for_backward(first, lengths, seed, resets, *state, *weights)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rru.scan import reference
 from rru.scan.cells import AnyCell
+from rru.scan.differences import difference
 from rru.scan.fused.devices import may_use_tf32
 from rru.scan.operator import registered
 from rru.scan.reference import Resets, ScanInputs
@@ -123,10 +124,8 @@ def _tolerance(dtype: torch.dtype, autocast: torch.dtype | None) -> float:
 
 def _difference(names: list[str], computed: list[Tensor], wanted: list[Tensor], tolerance: float) -> str:
     for name, actual, expected in zip(names, computed, wanted, strict=True):
-        exact = expected.detach().cpu().double()  # some devices have no float64
-        size, difference = exact.norm().item(), (actual.detach().cpu().double() - exact).norm().item()
-        if not difference <= tolerance * max(size, 1e-3):  # NaN is a difference too
-            return f"{name} differ by {difference:.3g}, of {size:.3g}"
+        if not (share := difference(actual, expected)) <= tolerance:  # NaN is a difference too
+            return f"{name} differ by {share:.3g} of their norm"
     return ""
 
 

@@ -12,7 +12,8 @@ import struct
 import sys
 import warnings
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ if not BUILT:
         "again: in a checkout `make clean`, or `pip install --force-reinstall --no-deps --no-cache-dir .`",
         stacklevel=2,
     )
+
+
+@contextmanager
+def using(chosen: str) -> Iterator[None]:
+    """Use another of the `INSTRUCTION_SETS` meanwhile."""
+    global instruction_set
+    before, instruction_set = instruction_set, chosen
+    try:
+        yield
+    finally:
+        instruction_set = before
 
 
 def has_bfloat16_dots() -> bool:

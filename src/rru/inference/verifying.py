@@ -1,0 +1,126 @@
+"""Verify trained models, and what was exported from them: every path must give the results of plain PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rru.extras import extra
+from rru.inference.export import STATE
+from rru.inference.loading import load
+from rru.nn.verification import Verification
+from rru.nn.verification.case import Case, Results
+from rru.nn.verification.paths import CannotRunError, Run
+from rru.nn.verification.paths import Path as VerifiedPath
+from rru.nn.verification.verifying import about, checked, truth, verify
+from rru.tasks import Recurrent
+from rru.training import RunError
+from rru.training.checkpoint import MODEL
+
+STEPS, BATCH = 12, 3
+
+
+def verify_folder(folder: Path, run: Path | None = None) -> Verification:
+    """Verify the model of a run or an export, on random inputs.
+
+    **Arguments:**
+
+    - `folder`: a run, or an export in any format.
+    - `run`: for an export to other runtimes, the run or the safetensors export that it was made from.
+
+    **Returns:** for a run or safetensors, all paths of `rru.verify`. For other formats, the files of the export, each
+    compared with the model of `run`.
+    """
+    runs = exported_paths(folder)
+    if not runs:
+        model = load(folder).model
+        return verify(model, random_inputs(model))
+    if run is None:
+        raise ValueError(f"{folder} holds a model for other runtimes: give --made-from, the run it was made from")
+    model = load(run).model
+    case = Case(model, (random_inputs(model),))
+    wanted = truth(case)
+    return Verification(tuple(checked(path, case, wanted) for path in runs), about(case))
+
+
+def random_inputs(model: Recurrent) -> Tensor:
+    """Return inputs of the right shape: random tokens (T, B), or random numbers (T, B, m)."""
+    random = torch.Generator().manual_seed(0)
+    zeros = model.example(model.window_steps or STEPS, BATCH)
+    if model.embedding is not None:
+        return torch.randint(model.embedding.num_embeddings, zeros.shape, generator=random)
+    return torch.rand(zeros.shape, generator=random)
+
+
+def exported_paths(folder: Path) -> list[VerifiedPath]:
+    """Return the paths that an export to other runtimes has: one for each file in `RUNTIMES`; none for a run.
+
+    Another runtime, such as an engine in C or WebAssembly, is one more entry there.
+    """
+    if (folder / MODEL).is_file():
+        return []
+    return [
+        VerifiedPath(name, partial(prepare, folder / name))
+        for name, prepare in RUNTIMES.items()
+        if (folder / name).is_file()
+    ]
+
+
+def _sequence(file: Path, case: Case) -> Run:
+    session = _session(file)
+    inputs = _inputs(case)
+    return lambda: _as_outputs(case, session.run(None, {"input": inputs.numpy()}))
+
+
+def _steps(file: Path, case: Case) -> Run:
+    session, inputs = _session(file), _inputs(case)
+    with np.load(file.with_name(STATE), allow_pickle=False) as stored:
+        initial = {name: np.repeat(stored[name], inputs.shape[1], axis=1) for name in stored.files}
+
+    def run() -> Results:
+        state, outputs = initial, []
+        for x in inputs.numpy():
+            output, *after = session.run(None, {"input": x, **state})
+            state = dict(zip(state, after, strict=True))
+            outputs.append(output)
+        whole = case.outputs(case.model)["output 0"].dim() == 3  # else it is a classifier's, after the last step
+        return _as_outputs(case, [np.stack(outputs) if whole else outputs[-1], *state.values()])
+
+    return run
+
+
+def _program(file: Path, case: Case) -> Run:
+    raise CannotRunError("loading such a file can run code; `rru verify RUN` exports its model anew and loads that")
+
+
+RUNTIMES: dict[str, Callable[[Path, Case], Run]] = {
+    "sequence.onnx": _sequence,
+    "step.onnx": _steps,
+    "model.pt2": _program,
+}
+"""What runs the files of an export, by name."""
+
+
+def _session(file: Path) -> Any:
+    with extra("onnx"):
+        import onnxruntime
+    try:
+        return onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own classes, which have no common base
+        raise RunError(f"{file}: onnxruntime cannot load it ({error})") from error
+
+
+def _inputs(case: Case) -> Tensor:
+    (inputs,) = case.arguments()
+    tensor: Tensor = inputs
+    return tensor
+
+
+def _as_outputs(case: Case, arrays: list[Any]) -> Results:
+    return case.outputs(lambda *_: [torch.from_numpy(array) for array in arrays])
