@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import rru
 
-DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.95, 0.5, 0.01
+DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.9, 0.5, 0.002
 SHORTEST, LONGEST = 4, 12  # steps of noise between a signal and its question
 AGENTS = ("RRU", "LSTM", "nn.LSTM in a loop")
 
@@ -143,7 +143,7 @@ class Trainer:
         """Take one step of A2C. The reward comes with an episode's last step: it is counted back to the first."""
         start = time.process_time()
         logits, values = self.agent(given)
-        targets, following = torch.empty_like(values), values[-1].detach()
+        targets, following = torch.empty_like(values), values[-1].detach()  # stands for the value of the step after
         for t in reversed(range(len(values))):
             ends = self.world.starts if t == len(values) - 1 else given.starts[t + 1]
             following = given.rewards[t] + DISCOUNT * following * ~ends

@@ -64,6 +64,15 @@ def test_own_model(example, tmp_path):
     assert (tmp_path / "runs" / "adder" / "result.json").exists()
 
 
+def test_an_agent_with_resets(example):
+    sizes = ("--updates", 2, "--steps", 12, "--environments", 3, "--parameters", 500)
+    *_, rru, lstm, loop = example("agent.py", *sizes).splitlines()
+    assert rru.startswith("RRU ")
+    assert lstm.startswith("LSTM ")
+    assert loop.startswith("nn.LSTM in a loop")
+    assert loop.endswith("1.0 times as fast as the loop.")
+
+
 def shown(value):
     """Return what a notebook shows of a value."""
     for form in ("_repr_html_", "_repr_svg_", "__repr__"):

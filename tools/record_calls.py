@@ -63,12 +63,12 @@ class Recorder:
         path.write_bytes(struct.pack("<q", len(self.calls)) + b"".join(self.calls))
 
 
-def results(layer: rru.Layer, x: torch.Tensor, lengths: torch.Tensor | None) -> list[torch.Tensor]:
+def results(layer: rru.Layer, x: torch.Tensor, arguments: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """Return the outputs of a layer and all gradients of a loss that reads every output and state."""
     torch.manual_seed(1)
     layer.zero_grad()
     x = x.clone().requires_grad_()
-    output, state = layer(x, lengths=lengths)
+    output, state = layer(x, **arguments)
     parts = [output, *(state if isinstance(state, tuple) else (state,))]
     loss = torch.stack([(part * torch.linspace(-1, 1, part.numel()).view_as(part)).sum() for part in parts]).sum()
     loss.backward()
@@ -77,20 +77,22 @@ def results(layer: rru.Layer, x: torch.Tensor, lengths: torch.Tensor | None) -> 
 
 
 def record(recorder: Recorder, layer_class: type[rru.Layer], options: dict[str, Any], dtype: torch.dtype) -> None:
-    """Record one kind of cell, in both directions, with and without lengths."""
+    """Record one kind of cell: in both directions, with and without lengths; in one direction with resets."""
     for steps, batch, m, n, dropout in SIZES:
         torch.manual_seed(0)
-        layer = layer_class(m, n, bidirectional=True, dropout=dropout, dtype=dtype, backend="native", **options)
-        for weight in layer.parameters():  # some start at zero, and would hide mistakes
+        given = dict(options, dropout=dropout, dtype=dtype, backend="native")
+        both, one = (layer_class(m, n, bidirectional=directions, **given) for directions in (True, False))
+        for weight in (*both.parameters(), *one.parameters()):  # some start at zero, and would hide mistakes
             torch.nn.init.normal_(weight, std=0.3)
         x = torch.randn(steps, batch, m, dtype=dtype)
-        for lengths in (None, torch.arange(batch) % steps + 1):
+        lengths, resets = torch.arange(batch) % steps + 1, torch.arange(steps * batch).view(steps, batch) % 3 == 1
+        for layer, arguments in ((both, {}), (both, {"lengths": lengths}), (one, {"resets": resets})):
             layer.backend = "reference"
-            expected = results(layer, x, lengths)
+            expected = results(layer, x, arguments)
             layer.backend = "native"
             library.Function.__call__ = lambda function, memory: recorder(function, memory)  # type: ignore[method-assign]
             try:
-                got = results(layer, x, lengths)
+                got = results(layer, x, arguments)
             finally:
                 library.Function.__call__ = recorder.original  # type: ignore[method-assign]
             for value, other in zip(got, expected, strict=True):

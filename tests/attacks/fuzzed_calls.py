@@ -68,15 +68,18 @@ def calls() -> dict[str, list[Call]]:
             for dtype in (torch.float32, torch.float64):
                 for width, batch in ((4, 2), (150, 3)):  # narrow layers have separate gradients
                     _use(variant.build(3, width, dtype=dtype, bidirectional=True), batch, dtype)
+                    _reset(variant.build(3, width, dtype=dtype), batch, dtype)
             if "mogrifier" not in variant.name:
                 quantized = rru.quantize(variant.build(5, 6, dtype=torch.float32).eval())
                 with torch.no_grad():
                     quantized(torch.randn(3, 2, 5))
                     quantized(torch.randn(3, 2, 5), lengths=torch.tensor([3, 1]))
+                    quantized(torch.randn(3, 2, 5), resets=torch.rand(3, 2) < 0.5)
         with always_wide():
             for dtype in (torch.float32, torch.float64):
                 for dropout in (0.5, 0.8):  # computes all of Eq. 1, or only a part
                     _use(rru.RRU(3, 4, dtype=dtype, bidirectional=True, dropout=dropout), 6, dtype)
+                    _reset(rru.RRU(3, 4, dtype=dtype, dropout=dropout), 6, dtype)
         for name in ("exp", "sigmoid", "tanh"):
             tensors = [torch.randn(9), torch.empty(9)]
             library.Function(name, torch.float32, {"size": 9})(library.memory_of(tensors))
@@ -95,6 +98,12 @@ def _use(layer: rru.Layer, batch: int, dtype: torch.dtype) -> None:
             output.sum().backward()
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=rounded):
                 layer(x, lengths=lengths)
+
+
+def _reset(layer: rru.Layer, batch: int, dtype: torch.dtype) -> None:
+    x = torch.randn(3, batch, 3, dtype=dtype, requires_grad=True)
+    output, _ = layer(x, resets=torch.rand(3, batch) < 0.5)
+    output.sum().backward()
 
 
 def fuzzed_call(draw: random.Random) -> str:

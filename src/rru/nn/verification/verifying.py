@@ -23,7 +23,8 @@ def verify(
     """Run a model on every path that can run here, and compare the results with those of plain PyTorch in float64.
 
     ```python
-    report = rru.verify(model, x)
+    layer = rru.RRU(8, 32)
+    report = rru.verify(layer, torch.randn(20, 4, 8), only=["reference", "stepper"])  # without `only`, every path
     print(report)  # a table
     assert report.ok
     ```
