@@ -255,7 +255,10 @@ def _layer(draw: random.Random) -> str:
     if draw.random() < 0.1:
         shape = draw.choice(([steps], [], [0, 0, 0], [batch, steps, 1]))
     x = _tensor(draw, [*shape, m if draw.random() < 0.95 else m + 1], draw.choice((dtype, dtype, dtype, torch.float16)))
-    lengths = _lengths(draw, batch, steps)
+    given = {
+        "lengths": _lengths(draw, batch, steps),
+        "resets": torch.rand(shape) < 0.3 if draw.random() < 0.3 else None,
+    }
     state = None
     if draw.random() < 0.4:
         cells, wrong = len(layer.cells), draw.random() < 0.2
@@ -267,14 +270,14 @@ def _layer(draw: random.Random) -> str:
     try:
         wide = always_wide() if draw.random() < 0.5 else nullcontext()
         with wide, torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16, enabled=rounded):
-            results = _run(layer, x, state, lengths, grad)
+            results = _run(layer, x, state, given, grad)
     except REFUSALS:
         return "layer, refused"
     if rounded:  # to 8 bits, which the reference does elsewhere
         return "layer, bfloat16, ran"
     torch.set_num_threads(1)  # OpenMP's threads wait for each other for seconds on a busy machine
     with torch.set_grad_enabled(grad):
-        expected = _run(reference, x, state, lengths, grad)
+        expected = _run(reference, x, state, given, grad)
     loose = 1e-2 if dtype == torch.float32 else 1e-6
     if not all(part.isfinite().all() for part in expected):  # gradients may be NaN elsewhere then: docs/performance.md
         forward = len(expected) - grad * len(list(layer.parameters()))
@@ -285,10 +288,10 @@ def _layer(draw: random.Random) -> str:
     return "layer, same as reference"
 
 
-def _run(layer: Any, x: Any, state: Any, lengths: Any, grad: bool) -> list[torch.Tensor]:
+def _run(layer: Any, x: Any, state: Any, given: dict[str, Any], grad: bool) -> list[torch.Tensor]:
     layer.zero_grad()
     torch.manual_seed(3)
-    output, last = layer(x, state, lengths=lengths)
+    output, last = layer(x, state, **given)
     results = [output, *state_parts(last)]
     if grad:
         sum(part.sum() for part in results).backward()
