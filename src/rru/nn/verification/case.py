@@ -20,9 +20,8 @@ class Case:
     def __init__(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.model, self.inputs = copy.deepcopy(model).eval(), inputs
         floats = [tensor for tensor in self.model.state_dict().values() if tensor.is_floating_point()]
-        self.dtype, self.device = (
-            (floats[0].dtype, floats[0].device) if floats else (torch.float32, torch.device("cpu"))
-        )
+        self.dtype: torch.dtype = floats[0].dtype
+        self.device: torch.device = floats[0].device
 
     def on(self, backend: str, dtype: torch.dtype | None = None) -> nn.Module:
         """Return a copy of the model whose rru layers run on a back end."""

@@ -3,6 +3,7 @@
 import platform
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -87,12 +88,10 @@ def checked(path: Path, case: Case, wanted: Results) -> Checked:
 
 def about(case: Case) -> tuple[str, ...]:
     """Return lines that say what was compared, and where."""
-    from rru import __version__
-
     layers = ", ".join(dict.fromkeys(f"{type(layer).__name__} {layer.hidden_size}" for layer in layers_of(case.model)))
     sets = " ".join(library.INSTRUCTION_SETS) or "none"
     machine = f"{platform.system()} {platform.machine()}, native: {sets}, {torch.get_num_threads()} threads"
-    versions = f"rru {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    versions = f"rru {version('rru')}, torch {torch.__version__}, Python {platform.python_version()}"
     shapes = ", ".join(
         str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in case.inputs
     )
