@@ -59,7 +59,7 @@ def test_the_table_has_a_line_for_each_path(report):
     lines = repr(report).splitlines()[3:-1]
     assert len(lines) == len(EVERY)
     assert all(" ms " in line and " same" in line for line in lines)
-    assert repr(report).splitlines()[-1] == f"{len(EVERY)} paths agree"
+    assert repr(report).splitlines()[-1] == f"no path of {len(EVERY)} differs"
 
 
 def test_paths_that_cannot_run_say_why():

@@ -203,7 +203,9 @@ class Layer(nn.Module):
             checks.whole_weight(type(self).__name__, cell.some_weight(), x)
         run = tracing.same_graph_without_gradients(scan.run)
         before = self._states_before(state, batch, batched)
-        starts = self._resets(reset_mask, reset_state, x, lengths, batched)
+        mask, starts = self._reset_mask(reset_mask, reset_state, x, lengths, batched), before
+        if mask is not None and (state is not None or reset_state is not None):  # else both are the initial state
+            starts = self._states_before(reset_state, batch, batched)
         after: list[State] = []
         for layer in range(self.num_layers):
             outputs: list[Tensor] = []
@@ -212,7 +214,8 @@ class Layer(nn.Module):
                 cell = self.cells[index]
                 _run_pre_hooks(cell, x, before[index])
                 seed, reverse = cell.new_seed(x.device), direction == 1
-                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse, starts[index])
+                at = None if mask is None else scan.Resets(mask, starts[index])
+                inputs = scan.ScanInputs(x, before[index], lengths, seed, reverse, at)
                 output, last = run(cell, inputs, self.backend)
                 outputs.append(output)
                 after.append(last)
@@ -244,18 +247,17 @@ class Layer(nn.Module):
             parts = tuple(part.unsqueeze(1) for part in parts)
         return list(zip(*parts, strict=True))
 
-    def _resets(
+    def _reset_mask(
         self, given: Tensor | None, state: PublicState | None, x: Tensor, lengths: Tensor | None, batched: bool
-    ) -> list[scan.Resets | None]:
-        """Return the resets of each cell, with the state that they start from."""
+    ) -> Tensor | None:
+        """Return the mask of resets (T, B), after checking that it can be used."""
         if given is None:
             if state is not None:
                 raise ValueError(resets.NO_MASK)
-            return [None] * len(self.cells)
+            return None
         if self.bidirectional:
             raise ValueError(resets.BIDIRECTIONAL)
-        mask = resets.reset_mask(given, x, lengths, batched=batched, batch_first=self.batch_first)
-        return [scan.Resets(mask, parts) for parts in self._states_before(state, x.shape[1], batched)]
+        return resets.reset_mask(given, x, lengths, batched=batched, batch_first=self.batch_first)
 
     def reset_parameters(self) -> None:
         """Initialize all weights, using torch's random number generator."""

@@ -68,5 +68,5 @@ class Verification:
         lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
         wrong = [checked.path for checked in self.paths if checked.verdict == DIFFERENT]
         ran = [checked for checked in self.paths if checked.difference is not None]
-        end = f"{', '.join(wrong)}: different results" if wrong else f"{len(ran)} paths agree"
+        end = f"{', '.join(wrong)}: different results" if wrong else f"no path of {len(ran)} differs"
         return "\n".join([*self.about, *lines, end])
