@@ -8,8 +8,9 @@ So a batch of experience (steps, environments) has episodes that start in the mi
 the usual way out is a loop over the steps that clears the state of those that are done. An rru layer takes a mask of
 these places, `layer(x, state, resets=starts)`, and runs all steps in one call, forward and backward.
 
-They learn by advantage actor-critic (A2C). There are three agents of equal size: an RRU and an LSTM with `resets`, and
-`nn.LSTM` with the loop over steps. Acting in the environments takes single steps for all of them, with the same code.
+There are three agents: an RRU and an LSTM with `resets`, and `nn.LSTM` with the loop over steps, which starts from the
+weights of the LSTM and draws the same random numbers: it learns the same, but takes longer. They learn by advantage
+actor-critic (A2C). Acting in the environments takes single steps for all of them, with the same code.
 """
 
 import argparse
@@ -23,7 +24,8 @@ import rru
 
 DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.9, 0.5, 0.002
 SHORTEST, LONGEST = 4, 12  # steps of noise between a signal and its question
-AGENTS = ("RRU", "LSTM", "nn.LSTM in a loop")
+LOOP = "nn.LSTM in a loop"
+AGENTS = ("RRU", "LSTM", LOOP)
 
 
 class Recall:
@@ -67,9 +69,9 @@ class Experience(NamedTuple):
 class Agent(nn.Module):
     """Recurrent layer, then one head for the policy and one for the value of a state."""
 
-    def __init__(self, kind: str, inputs: int, hidden_size: int, actions: int) -> None:
+    def __init__(self, layer_class: type[rru.Layer], inputs: int, hidden_size: int, actions: int) -> None:
         super().__init__()
-        self.layer = {"RRU": rru.RRU, "LSTM": rru.LSTM}.get(kind, nn.LSTM)(inputs, hidden_size)
+        self.layer: rru.Layer | nn.LSTM = layer_class(inputs, hidden_size)
         self.heads = nn.Linear(hidden_size, actions + 1)
 
     def initial_state(self, environments: int) -> rru.nn.checks.PublicState:
@@ -110,16 +112,20 @@ class Trainer:
     """An agent in its environments."""
 
     def __init__(self, kind: str, options: argparse.Namespace) -> None:
-        inputs = options.signals + 2
 
         def build(hidden_size: int) -> Agent:
-            return Agent(kind, inputs, hidden_size, options.signals)
+            return Agent(rru.RRU if kind == "RRU" else rru.LSTM, options.signals + 2, hidden_size, options.signals)
 
+        hidden_size = rru.hidden_size_for(options.parameters, build)
         torch.manual_seed(options.seed)
-        self.agent = build(rru.hidden_size_for(options.parameters, build))
+        self.agent = build(hidden_size)
+        if kind == LOOP:
+            self.agent.layer = self.agent.layer.to_torch()
+            self.agent.layer.bias_hh_l0.requires_grad_(False)  # torch has two biases, which are summed
         self.optimizer = torch.optim.Adam(self.agent.parameters(), lr=options.learning_rate)
         self.steps = options.steps
-        self.world = Recall(options.environments, options.signals, torch.Generator().manual_seed(options.seed + 1))
+        self.random = torch.Generator().manual_seed(options.seed + 1)
+        self.world = Recall(options.environments, options.signals, self.random)
         self.state = self.agent.initial_state(options.environments)
         self.learning_seconds = 0.0
         self.returns: list[float] = []  # of each batch of experience: the mean over the episodes that ended
@@ -132,7 +138,7 @@ class Trainer:
             starts = self.world.starts
             seen = self.world.observe()
             heads, self.state = self.agent.step(seen, self.state, starts)
-            actions = torch.distributions.Categorical(logits=heads[:, :-1]).sample()
+            actions = torch.multinomial(heads[:, :-1].softmax(1), 1, generator=self.random).squeeze(1)
             rows.append((seen, starts, actions, self.world.act(actions)))
         seen, starts, actions, rewards = (torch.stack(column) for column in zip(*rows, strict=True))
         ends = torch.cat([starts[1:], self.world.starts.unsqueeze(0)])
@@ -164,7 +170,7 @@ def main() -> None:
     parser.add_argument("--signals", type=int, default=4, help="different signals to remember")
     parser.add_argument("--environments", type=int, default=32, help="environments that run at once")
     parser.add_argument("--steps", type=int, default=64, help="steps of experience in each batch")
-    parser.add_argument("--updates", type=int, default=300, help="batches to learn from")
+    parser.add_argument("--updates", type=int, default=200, help="batches to learn from")
     parser.add_argument("--parameters", type=int, default=20_000, help="maximum number of parameters of each agent")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -183,7 +189,7 @@ def main() -> None:
             shown = (f"return {mean_of_last(trainer.returns):.2f}" for trainer in trainers.values())
             print(f"{update:6d}  " + "".join(f"{text:<22}" for text in shown), flush=True)
     print()
-    slowest = trainers[AGENTS[-1]].learning_seconds
+    slowest = trainers[LOOP].learning_seconds
     for kind, trainer in trainers.items():
         seconds = 1e3 * trainer.learning_seconds / options.updates
         print(
