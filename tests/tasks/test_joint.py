@@ -145,7 +145,7 @@ def test_settings_of_an_output_are_checked():
     assert presets.override(config, ["output=independent"]).id == config.id
     assert presets.override(config, ["output=nade", "key_order=outside-in"]).task.output_units == joint.UNITS
     for changes, message in (
-        (["output=joint"], "task.output must be 'independent' or 'chain' or 'nade', got 'joint'"),
+        (["output=joint"], "task.output must be 'independent' or 'chain' or 'nade' or 'tied', got 'joint'"),
         (["output=chain", "output_units=64"], "task.output_units is only for task.output = 'nade', got 'chain'"),
         (["key_order=high-low"], "task.key_order is only for task.output = 'chain' or 'nade', got 'independent'"),
     ):

@@ -17,7 +17,7 @@ from rru import data
 from rru.tasks.batches import Batch, Batches
 from rru.tasks.classification import ClassificationTask, ImageTask, ReviewTask, SequenceTask
 from rru.tasks.forecaster import QUANTILES, Forecaster
-from rru.tasks.joint import ChainHead, JointHead, NadeHead
+from rru.tasks.joint import ChainHead, JointHead, LinearJointHead, NadeHead
 from rru.tasks.language import LanguageTask, WordTask, sampled
 from rru.tasks.metrics import Metric, from_loss
 from rru.tasks.models import Architecture, Classifier, LayerState, Options, Recurrent, SequenceModel
@@ -26,6 +26,7 @@ from rru.tasks.series import SeriesTask, beats_baselines, verdict
 from rru.tasks.settings import LanguageSettings, MusicSettings, SeriesSettings, TaskSettings, WordSettings
 from rru.tasks.stepwise import StepwiseWindows
 from rru.tasks.task import Task, evaluating, map_state
+from rru.tasks.tied import ChordNetwork, TiedModel
 from rru.tasks.windows import SeriesPart, Windows
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Batch",
     "Batches",
     "ChainHead",
+    "ChordNetwork",
     "ClassificationTask",
     "Classifier",
     "Forecaster",
@@ -42,6 +44,7 @@ __all__ = [
     "LanguageSettings",
     "LanguageTask",
     "LayerState",
+    "LinearJointHead",
     "Metric",
     "MusicSettings",
     "MusicTask",
@@ -57,6 +60,7 @@ __all__ = [
     "StepwiseWindows",
     "Task",
     "TaskSettings",
+    "TiedModel",
     "Windows",
     "WordSettings",
     "WordTask",

@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rru.tasks.forecaster import WindowShape
 
 Head = Callable[[int, int], nn.Linear]
+MakeLayer = partial[Layer]
+"""Builds a layer from its input and hidden sizes; its `keywords` are the options of the layer."""
 Options = Mapping[str, Any]
 """Keyword arguments of a layer: `num_layers`, `dropout` and the options of its cell."""
 LayerState = Tensor | tuple[Tensor, ...] | None
@@ -65,7 +68,7 @@ class Architecture:
         _check_options(cell, layer, chosen)
 
         def build(hidden_size: int) -> Recurrent:
-            return self.model_class(layer(size, hidden_size, **chosen), self)
+            return self.model_class.of(partial(layer, **chosen), size, hidden_size, self)
 
         return build(hidden_size_for(budget * self.members, build))
 
@@ -75,6 +78,9 @@ class Recurrent(nn.Module):
 
     **Arguments:** `layers`: the recurrent layers, with time as the first dimension; `architecture`: all else.
     """
+
+    rows: ClassVar[int] = 1
+    """The sequences that the layers run for each sequence of the inputs."""
 
     def __init__(self, layers: Layer, architecture: Architecture) -> None:
         super().__init__()
@@ -90,16 +96,26 @@ class Recurrent(nn.Module):
         if architecture.zero_head:
             nn.init.zeros_(self.head.weight)
 
+    @classmethod
+    def of(cls, layer: MakeLayer, input_size: int, hidden_size: int, architecture: Architecture) -> Self:
+        """Build a model with layers of a hidden size. All that it has counts towards its budget."""
+        return cls(layer(input_size, hidden_size), architecture)
+
     @staticmethod
     def features(layers: Layer) -> int:
         """Return the input size of the head."""
         return layers.output_size
 
+    def read(self, inputs: Tensor) -> Tensor:
+        """Return what the layers read, (.., B, m), of tokens (.., B) or features (.., B, m)."""
+        read: Tensor = inputs.to(self.head.weight.dtype) if self.embedding is None else self.embedding(inputs)
+        return read
+
     def run(
         self, inputs: Tensor, state: LayerState, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
         """Run the layers on tokens (T, B) or features (T, B, m). Return outputs (T, B, p) and final state."""
-        x = inputs.to(self.head.weight.dtype) if self.embedding is None else self.embedding(inputs)  # (T, B, m)
+        x = self.read(inputs)  # (T, B, m)
         if state is None and self.zero_state:
             state = self.initial_state(x.shape[1])
         output, last = self.layers(x, state, lengths=lengths)
@@ -152,8 +168,12 @@ class SequenceModel(Recurrent):
         output, last = self.run(inputs, state, lengths)
         output = output[skip:]  # (T - skip, B, p)
         if targets is None:
-            return head_logits(self.head, output), last
+            return self.outputs(output), last
         return head_cross_entropy(self.head, output.flatten(0, 1), targets.flatten()), last
+
+    def outputs(self, output: Tensor) -> Tensor:
+        """Return logits or conditions (.., c), from the outputs of the layers (.., p)."""
+        return head_logits(self.head, output)
 
 
 class Classifier(Recurrent):

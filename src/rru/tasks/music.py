@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from rru.data import KEYS, SPLITS, Facts, Music, without_empty_steps
 from rru.tasks.batches import Batch, Batches, by_length, groups, shuffled, windows
-from rru.tasks.cross_entropy import full_precision
-from rru.tasks.joint import JointHead, head_of
+from rru.tasks.joint import TIED, JointHead, head_of
 from rru.tasks.metrics import NLL
 from rru.tasks.models import Architecture, LayerState, SequenceModel, device_of
 from rru.tasks.settings import MusicSettings, TaskSettings
 from rru.tasks.task import Task
+from rru.tasks.tied import TiedModel
 
-EVALUATION_BATCH = 64
+EVALUATION_BATCH, TIED_EVALUATION_BATCH = 64, 8  # with the output `tied`, a sequence has 88 rows
 
 
 class _Windows:
@@ -89,6 +89,8 @@ class MusicTask(Task):
     @classmethod
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
         assert isinstance(settings, MusicSettings)
+        if settings.output == TIED:
+            return Architecture(TiedModel, KEYS, KEYS)
         head = head_of(settings.output, settings.output_units, settings.key_order)
         return Architecture(SequenceModel, KEYS, KEYS, head=head)
 
@@ -110,7 +112,8 @@ class MusicTask(Task):
     def _scores(self, model: nn.Module, split: str) -> dict[str, float]:
         some = self._evaluation[split]
         per_window, total = 0.0, 0.0
-        for numbers in by_length(some.lengths, EVALUATION_BATCH):
+        size = TIED_EVALUATION_BATCH if isinstance(model, TiedModel) else EVALUATION_BATCH
+        for numbers in by_length(some.lengths, size):
             batch = some.batch(numbers).to(device_of(model))
             assert batch.lengths is not None
             nats = window_nats(model, batch).double()  # (B,)
@@ -135,8 +138,7 @@ def window_nats(model: nn.Module, batch: Batch) -> Tensor:
     targets, steps = batch.targets.to(logits.dtype), torch.arange(len(logits), device=logits.device)
     there = steps[:, None] < batch.lengths  # (T, B)
     if isinstance(model.head, JointHead):
-        with full_precision(logits.device):
-            known = model.head.nats(logits[there], targets[there])  # (N,)
+        known = model.head.nats(logits[there], targets[there])  # (N,)
         nats = known.new_zeros(there.shape).masked_scatter(there, known)
     else:
         nats = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=-1)
