@@ -86,7 +86,7 @@ def own_files(trained: Trained, form: str) -> dict[str, bytes]:
 def _program(trained: Trained, about: Card, form: str) -> str:
     """Return the code that uses the model: all imports, then each part."""
     imports = {f"import {name.removesuffix('.py')}  # {OWN_CODE}" for name in own_files(trained, form)}
-    interpret = about.native if form == "safetensors" else about.interpret
+    interpret = {"safetensors": about.native, "torch-export": about.program}.get(form, about.interpret)
     parts = []
     run = RUN[form] + (STEPS if form == "onnx" and not trained.model.window_steps else "")
     for part in (about.prepare, run.replace("OUTPUT", about.output), interpret):

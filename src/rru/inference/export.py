@@ -6,17 +6,17 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rru.files import write_folder
 from rru.inference.card import card, own_files
 from rru.inference.output import check_free
 from rru.settings.config import Tables
-from rru.tasks import JointHead
+from rru.tasks import ChordNetwork, ChordStep, LinearJointHead
 from rru.training.checkpoint import MODEL, pack
 from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY, about_content
 
@@ -27,6 +27,7 @@ FORMATS = ("safetensors", "onnx", "torch-export")
 CARD = "README.md"
 STATE = "initial_state.npz"
 HEAD = "head.npz"
+CHORD_STATE = "chord_state.npz"
 ADVICE = "choose another name, or remove it first"
 
 
@@ -82,13 +83,18 @@ def _onnx(trained: Trained) -> dict[str, bytes]:
     names = trained.model.layers.cells[0].state_names
     parts = (state,) if isinstance(state, Tensor) else state
     files[STATE] = _npz(dict(zip(names, parts, strict=True)))
+    if isinstance(trained.model.head, ChordNetwork):
+        files["chord.onnx"] = onnx.chord_model(trained.model.head)
     return files | _head(trained)
 
 
 def _head(trained: Trained) -> dict[str, bytes]:
-    """Return the weights with which a joint output samples chords."""
+    """Return the weights with which a joint output samples chords, or the initial state of its network over keys."""
     head = trained.model.head
-    return {HEAD: _npz(head.sampling())} if isinstance(head, JointHead) else {}
+    if isinstance(head, ChordNetwork):
+        names = head.layers.cells[0].state_names
+        return {CHORD_STATE: _npz(dict(zip(names, ChordStep(head).initial_state(1), strict=True)))}
+    return {HEAD: _npz(head.sampling())} if isinstance(head, LinearJointHead) else {}
 
 
 def _npz(tensors: Mapping[str, Tensor]) -> bytes:
@@ -103,9 +109,17 @@ def _program(trained: Trained) -> dict[str, bytes]:
     steps, batch = torch.export.Dim("T", min=2), torch.export.Dim("B", min=2)
     window = trained.model.window_steps
     inputs = (trained.model.example(window or 16, 4),)
-    program = torch.export.export(
-        trained.model, inputs, dynamic_shapes=({1: batch} if window else {0: steps, 1: batch},)
-    )
+    shapes = ({1: batch} if window else {0: steps, 1: batch},)
+    files = {"model.pt2": _exported(trained.model, inputs, shapes)}
+    if isinstance(trained.model.head, ChordNetwork):
+        step = ChordStep(trained.model.head)
+        key, conditions, chord, *state = step.example(4)
+        chord_shapes = (None, {0: batch}, {0: batch}, ({1: batch},) * len(state))
+        files["chord.pt2"] = _exported(step, (key, conditions, chord, *state), chord_shapes)
+    return files | _head(trained)
+
+
+def _exported(module: nn.Module, inputs: tuple[Tensor, ...], shapes: Any) -> bytes:
     content = io.BytesIO()
-    torch.export.save(program, content)
-    return {"model.pt2": content.getvalue()} | _head(trained)
+    torch.export.save(torch.export.export(module.eval(), inputs, dynamic_shapes=shapes), content)
+    return content.getvalue()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BEATS_PER_BAR = 4
 OCTAVE = 12
-CANDIDATES, ROUNDS = 64, 8  # chords drawn at once, and how often, to find one with the wanted number of voices
+CANDIDATES, ROUNDS = 64, 8  # most chords drawn at once, and how often, to find one with the wanted number of voices
 STUCK_STEPS = 16  # a piece is stuck if it does not change for this many steps
 
 Roll = NDArray[np.uint8]
@@ -182,9 +182,9 @@ def _chord(
         voices = int(sample(1, 1.0).sum())  # the number of voices is that of temperature 1
     if voices is None:
         return sample(1)
-    nearest = sample(0)
-    for _ in range(ROUNDS):  # until a chord has this number of voices
-        chords = torch.cat([nearest, sample(CANDIDATES)])
+    nearest, count = logits.new_zeros(0, KEYS), head.candidates if isinstance(head, JointHead) else CANDIDATES
+    for number in range(ROUNDS):  # until a chord has this number of voices
+        chords = torch.cat([nearest, sample(min(count << number, CANDIDATES))])
         away = (chords.sum(1) - voices).abs()
         nearest = chords[away.argmin()][None]
         if not away.min():

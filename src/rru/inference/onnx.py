@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from rru.nn.onnx_export import exported
-from rru.tasks import JointHead, LayerState, Recurrent, SequenceModel
+from rru.tasks import ChordNetwork, ChordStep, JointHead, LayerState, Recurrent, SequenceModel
 
 _STEPS, _BATCH = torch.export.Dim("T"), torch.export.Dim("B")
 
@@ -34,6 +34,20 @@ def step_model(model: Recurrent) -> bytes:
     shapes = ({0: _BATCH}, ({1: _BATCH},) * len(parts))
     outputs = [_output(model), *(f"{name}_next" for name in names)]
     return exported(_Step(model), [model.example(2), *parts], shapes, ["input", *names], outputs)
+
+
+def chord_model(head: ChordNetwork) -> bytes:
+    """Return an ONNX file that runs the network over keys for one key; it takes the state and returns the new one.
+
+    **Inputs:** `key`, (1,), its number; `conditions`, (B, p), those of the key; `chord`, (B, keys), the keys so far;
+    the state, (layers, B, n) for each part: `h`, and for the LSTMs `c`. **Outputs:** `logit`, (B,); the new state,
+    `h_next`, and for the LSTMs `c_next`.
+    """
+    names = list(head.layers.cells[0].state_names)
+    step = ChordStep(head)
+    shapes = ({}, {0: _BATCH}, {0: _BATCH}, ({1: _BATCH},) * len(names))
+    outputs = ["logit", *(f"{name}_next" for name in names)]
+    return exported(step, step.example(2), shapes, ["key", "conditions", "chord", *names], outputs)
 
 
 def _output(model: Recurrent) -> str:

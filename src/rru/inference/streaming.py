@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rru.nn import Layer
 from rru.scan.reference import State
 from rru.scan.resets import check_resets
-from rru.tasks import Classifier, Recurrent
+from rru.tasks import Classifier, Recurrent, SequenceModel
 
 
 class Stream:
@@ -38,6 +38,7 @@ class Stream:
         if model.training:
             raise ValueError("stream needs a model in evaluation mode: call .eval() first")
         self._start = model if isinstance(model, Recurrent) else layer  # gives the initial state of sessions
+        self._rows = model.rows if isinstance(model, Recurrent) else 1
         self._stepper = layer.stepper()
         self._places: dict[Hashable, int] = {}  # index of each session in `_pool`
         self._free: list[int] = []
@@ -102,8 +103,9 @@ class Stream:
 
     @torch.no_grad()
     def _step_model(self, model: Recurrent, places: list[int], inputs: Tensor) -> Tensor:
-        x = inputs.to(model.head.weight.dtype) if model.embedding is None else model.embedding(inputs)  # (B, m)
-        output, states = self._step_layer(places, x)
+        output, states = self._step_layer(places, model.read(inputs))  # reads (B, m)
+        if isinstance(model, SequenceModel):
+            return model.outputs(output)
         logits: Tensor = model.head(states[-1][0] if isinstance(model, Classifier) else output)  # of h, or of o
         return logits
 
@@ -112,15 +114,23 @@ class Stream:
         if len(places) == 1:  # a single session needs no copy to and from the pool
             (place,) = places
             before = self._alone.get(place) or self._gather(places)
-            output, self._alone[place] = self._stepper.run(x, before)
+            output, self._alone[place] = self._run(x, before)
             return output, self._alone[place]
         if len(set(places)) != len(places):
             raise ValueError("sessions must be distinct, got duplicates")
         for place in self._alone.keys() & set(places):
             self._scatter([place], self._alone.pop(place))
-        output, after = self._stepper.run(x, self._gather(places))
+        output, after = self._run(x, self._gather(places))
         self._scatter(places, after)
         return output, after
+
+    def _run(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
+        """Run a step of the layer; if it runs several rows for each session, a session's state has all of theirs."""
+        if self._rows == 1:
+            return self._stepper.run(x, states)
+        by_row = [tuple(part.reshape(len(x), -1) for part in state) for state in states]
+        output, after = self._stepper.run(x, by_row)
+        return output, [tuple(part.reshape(len(x) // self._rows, -1) for part in state) for state in after]
 
     def _gather(self, places: list[int]) -> list[State]:
         """Read the states at these places from the pool, one state per cell."""
@@ -133,7 +143,7 @@ class Stream:
             pool[places] = torch.stack(parts, 1)
 
     def state(self, session: Hashable) -> Tensor | tuple[Tensor, ...]:
-        """Return a session's state: (layers, n), or a pair of these for the LSTMs."""
+        """Return a session's state: (layers, n), or a pair of these for the LSTMs. See `Recurrent.rows` for n."""
         place = self._place(session)
         states = self._alone.get(place) or self._gather([place])
         parts = tuple(torch.cat(part) for part in zip(*states, strict=True))

@@ -26,6 +26,7 @@ class Card:
     - `interpret`: code that prints what the array named `output` says.
     - `output`: the name of the model's output.
     - `native`: in place of `interpret` if the model is loaded as `trained`. Default: `interpret`.
+    - `program`: in place of `interpret` if the model is a program of torch.export. Default: `interpret`.
     - `inputs`: what the inputs and outputs are. Default: as the kind says.
     """
 
@@ -34,6 +35,7 @@ class Card:
     output: str = "logits"
     native: str = ""
     inputs: str = ""
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ class Kind:
     def card(self, trained: TrainedOn, model: Recurrent) -> Card:
         """Return what the card of a model says."""
         card = (self.card_of or _zeros)(trained, model)
-        return replace(card, inputs=card.inputs or self.inputs, native=card.native or card.interpret)
+        native, program = card.native or card.interpret, card.program or card.interpret
+        return replace(card, inputs=card.inputs or self.inputs, native=native, program=program)
 
     def class_names(self, facts: Facts | None) -> tuple[str, ...]:
         """Return the names of the classes that a model tells apart."""

@@ -13,7 +13,7 @@ from rru.kinds import sizes
 from rru.kinds.kind import Card, Kind, TrainedOn
 from rru.kinds.sizes import Tables
 from rru.kinds.sources import Source, items_of, numbers_of
-from rru.tasks import JointHead, MusicTask
+from rru.tasks import ChordNetwork, JointHead, MusicTask, Recurrent
 
 STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # a step is a quarter note
 DEFAULT_STEPS_PER_BEAT = 2  # in the other data sets, a step is an eighth note
@@ -48,6 +48,35 @@ print("notes", *(21 + np.flatnonzero(chord)))
 HEAD_SAMPLER = """chord = trained.model.head.sample(torch.from_numpy(conditions[-1]), torch.Generator())
 print("notes", *(21 + np.flatnonzero(chord)))  # (1, 88), the next step; feed it back to compose on
 """
+CHORD_NETWORK = """network, random = onnxruntime.InferenceSession("chord.onnx"), np.random.default_rng(0)
+
+
+def sample(conditions):  # of one sequence
+    chord, state = np.zeros((1, 88), np.float32), dict(np.load("chord_state.npz"))
+    for key, of_key in enumerate(conditions.reshape(88, 1, -1)):
+        inputs = {"key": np.array([key]), "conditions": of_key, "chord": chord}
+        logit, *after = network.run(None, inputs | state)
+        state = dict(zip(state, after))
+        chord[0, key] = random.random() < 1 / (1 + np.exp(-logit[0]))
+    return chord[0]
+
+
+"""
+CHORD_PROGRAM = """network, random = torch.export.load("chord.pt2").module(), np.random.default_rng(0)
+
+
+def sample(conditions):  # of one sequence; the program takes two or more, here twice the same
+    chord, state = torch.zeros(2, 88), [torch.from_numpy(part) for part in dict(np.load("chord_state.npz")).values()]
+    state = [part.repeat(1, 2, 1) for part in state]
+    for key, of_key in enumerate(torch.from_numpy(conditions).reshape(88, 1, -1)):
+        logit, after = network(torch.tensor([key]), of_key.repeat(2, 1), chord, *state)
+        state = after if isinstance(after, tuple) else (after,)
+        chord[:, key] = float(random.random() < logit[0].sigmoid())
+    return chord[0].numpy()
+
+
+"""
+NEXT_CHORD = SAMPLER[SAMPLER.index("chord = sample") :]
 PLAIN = Card(CHORDS, PROBABLE)
 JOINT = Card(
     CHORDS,
@@ -55,6 +84,15 @@ JOINT = Card(
     "conditions",
     HEAD_SAMPLER,
     f"{INPUTS}; conditions say how probable the chords of the next step are, together with the weights of the head",
+)
+TIED = Card(
+    CHORDS,
+    CHORD_NETWORK + NEXT_CHORD,
+    "conditions",
+    HEAD_SAMPLER,
+    f"{INPUTS}; conditions say how probable the keys of the next step are, together with the keys below: a second "
+    "network runs over the keys, from low to high",
+    CHORD_PROGRAM + NEXT_CHORD,
 )
 
 
@@ -89,6 +127,12 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
     return Music(pieces, pieces, pieces)
 
 
+def _card(trained: TrainedOn, model: Recurrent) -> Card:
+    if isinstance(model.head, ChordNetwork):
+        return TIED
+    return JOINT if isinstance(model.head, JointHead) else PLAIN
+
+
 MUSIC = Kind(
     format=midi.FORMAT,
     task=MusicTask,
@@ -96,7 +140,7 @@ MUSIC = Kind(
     commands=("compose", "stream"),
     steps=sizes.counted("steps", "pieces"),
     inputs=f"{INPUTS}; logits are of the keys of the next step",
-    card_of=lambda _, model: JOINT if isinstance(model.head, JointHead) else PLAIN,
+    card_of=_card,
     auto=_auto,
     read=_read,
     figure="piano roll",

@@ -26,7 +26,7 @@ from rru.tasks.series import SeriesTask, beats_baselines, verdict
 from rru.tasks.settings import LanguageSettings, MusicSettings, SeriesSettings, TaskSettings, WordSettings
 from rru.tasks.stepwise import StepwiseWindows
 from rru.tasks.task import Task, evaluating, map_state
-from rru.tasks.tied import ChordNetwork, TiedModel
+from rru.tasks.tied import ChordNetwork, ChordStep, TiedModel
 from rru.tasks.windows import SeriesPart, Windows
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Batches",
     "ChainHead",
     "ChordNetwork",
+    "ChordStep",
     "ClassificationTask",
     "Classifier",
     "Forecaster",

@@ -36,11 +36,14 @@ def head_of(output: str, units: int = UNITS, order: str = LOW_HIGH) -> Callable[
     - `units`: hidden units of a `NadeHead`.
     - `order`: the order of keys: `low-high`, `high-low` or `outside-in`.
     """
-    if output not in OUTPUTS:
-        raise ValueError(f"output must be {', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}, got {output!r}")
-    if output == "chain":
-        return partial(ChainHead, order=order)
-    return partial(NadeHead, units=units, order=order) if output == "nade" else nn.Linear
+    heads: dict[str, Callable[[int, int], nn.Linear]] = {
+        INDEPENDENT: nn.Linear,
+        "chain": partial(ChainHead, order=order),
+        "nade": partial(NadeHead, units=units, order=order),
+    }
+    if output not in heads:
+        raise ValueError(f"output must be {INDEPENDENT}, chain or nade, got {output!r}")
+    return heads[output]
 
 
 def key_order(name: str, keys: int) -> Tensor:
@@ -62,7 +65,7 @@ class JointHead(nn.Module):
     order: Tensor  # (keys,), the key at each position
     position: Tensor  # (keys,), the position of each key
     candidates = 64
-    """How many chords are drawn at once to find one with a wanted number of voices."""
+    """How many chords to draw at first to find one with a wanted number of voices."""
 
     def set_order(self, name: str) -> None:
         """Set the order of keys; see `key_order`."""

@@ -51,17 +51,24 @@ class KeyFeatures(nn.Module):
         self.register_buffer("weight", weight.flatten(1), persistent=False)
         self.register_buffer("bias", bias.flatten(), persistent=False)
 
-    def forward(self, chords: Tensor) -> Tensor:
-        """Return the features of all keys, (N, keys, f), of chords (N, keys) of zeros and ones."""
-        with full_precision(chords.device):
-            return torch.addmm(self.bias, chords.to(self.weight.dtype), self.weight).unflatten(
-                1, (self.keys, self.size)
-            )
+    def forward(self, chords: Tensor, start: int = 0, end: int | None = None) -> Tensor:
+        """Return the features of the keys from `start` up to `end`, by default of all.
 
-    def of_key(self, chords: Tensor, key: int | Tensor) -> Tensor:
-        """Return the features of one key, (N, f)."""
-        weight, bias = (tensor.unflatten(-1, (self.keys, self.size)) for tensor in (self.weight, self.bias))
-        return torch.addmm(bias[key], chords.to(weight.dtype), weight[:, key])
+        **Arguments:** `chords`: (N, keys), zeros and ones.
+
+        **Returns:** (N, end - start, f).
+        """
+        end = self.keys if end is None else end
+        columns = slice(start * self.size, end * self.size)
+        with full_precision(chords.device):
+            features = torch.addmm(self.bias[columns], chords.to(self.weight.dtype), self.weight[:, columns])
+            return features.reshape(chords.shape[0], end - start, self.size)
+
+    def at(self, key: Tensor, chords: Tensor) -> Tensor:
+        """Return the features of one key, (N, f), whose number is a tensor (1,)."""
+        weight = self.weight.view(self.keys, self.keys, self.size).index_select(1, key).squeeze(1)  # (keys, f)
+        bias = self.bias.view(self.keys, self.size).index_select(0, key)  # (1, f)
+        return torch.addmm(bias, chords.to(weight.dtype), weight)
 
 
 def around(keys: int) -> KeyFeatures:

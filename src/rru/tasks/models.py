@@ -80,7 +80,7 @@ class Recurrent(nn.Module):
     """
 
     rows: ClassVar[int] = 1
-    """The sequences that the layers run for each sequence of the inputs."""
+    """The sequences that the layers run for each sequence of the inputs; its state has those of all, one by one."""
 
     def __init__(self, layers: Layer, architecture: Architecture) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from rru.data import KEYS
 from rru.nn import Layer
@@ -25,8 +25,11 @@ from rru.tasks.keys import around, beneath
 from rru.tasks.models import Architecture, LayerState, MakeLayer, SequenceModel
 from rru.tasks.task import map_state
 
+SPAN = 30  # keys to draw in one run; more are drawn in vain if one is on, fewer need more calls
+MANY_CHORDS = 32  # to draw at once: then a run takes so long that none may be in vain
 
-class ChordNetwork(JointHead, torch.nn.Linear):
+
+class ChordNetwork(JointHead, nn.Linear):
     """A recurrent network over the keys of a step, from low to high. Its linear layer gives the logit of each key.
 
     The conditions are the outputs of the network over time at all keys, (N, keys p).
@@ -43,10 +46,22 @@ class ChordNetwork(JointHead, torch.nn.Linear):
 
     def logits(self, conditions: Tensor, chords: Tensor) -> Tensor:
         """Return the logit of every key, (N, keys), given the keys of the chord below it."""
-        of_time = conditions.unflatten(1, (self.keys, -1))  # (N, keys, p)
-        x = torch.cat([of_time, self.below(chords)], -1).transpose(0, 1)  # (keys, N, p + f)
-        output, _ = self.layers(x)
-        return head_logits(self, output).squeeze(-1).t()
+        return self._run(self._by_key(conditions), chords, None, 0)[0]
+
+    def _run(self, conditions: Tensor, chords: Tensor, state: Any, start: int) -> tuple[Tensor, Any]:
+        """Run over some keys, from `start` on.
+
+        **Arguments:** `conditions`: (N, some, p); `chords`: (N, keys); `state`: that after the keys below.
+
+        **Returns:** the logits (N, some), and the state after them.
+        """
+        below = self.below(chords, start, start + conditions.shape[1])  # (N, some, f)
+        output, state = self.layers(torch.cat([conditions, below], -1).transpose(0, 1), state)  # (some, N, p')
+        return head_logits(self, output).squeeze(-1).t(), state
+
+    def _by_key(self, conditions: Tensor) -> Tensor:
+        """Return the conditions of each key, (N, keys, p)."""
+        return conditions.reshape(conditions.shape[0], self.keys, conditions.shape[1] // self.keys)
 
     def following(self, conditions: Tensor, chords: Tensor) -> Tensor:
         return self.logits(conditions, chords)
@@ -65,27 +80,71 @@ class ChordNetwork(JointHead, torch.nn.Linear):
         with full_precision(logits.device):
             return F.binary_cross_entropy_with_logits(logits, chords.to(logits.dtype), reduction="none").sum(1)
 
-    def step(self, conditions: Tensor, chords: Tensor, key: int | Tensor) -> Tensor:
-        """Return what the layers read at a key, (N, p + f), from its conditions (N, p) and the chords so far."""
-        return torch.cat([conditions, self.below.of_key(chords, key)], 1)
-
     @torch.no_grad()
     def sample(self, conditions: Tensor, generator: torch.Generator, temperature: float = 1.0) -> Tensor:
         """Draw a chord for each row of conditions, exactly as probable as `nats` says.
 
-        **Arguments:** see `JointHead.sample`. A temperature of 1 takes a step of the network for each key; another one
-        a run over all keys for each key that is on, since it needs the chances of all keys to be the next.
+        **Arguments:** see `JointHead.sample`.
+
+        A temperature of 1 draws every key in turn. One run over a span of keys tells their chances up to the first that
+        is on, so only then it is run again: a call for each key would take several times as long. Another temperature
+        runs over all keys for each key that is on, for the chances of each to be the next.
         """
         if temperature != 1:
             return super().sample(conditions, generator, temperature)
-        of_time = conditions.unflatten(1, (self.keys, -1)).transpose(0, 1).contiguous()  # (keys, N, p)
-        chords, stepper = conditions.new_zeros(len(conditions), self.keys), self.layers.stepper()
-        states = [cell.initial_state(len(chords)) for cell in self.layers.cells]
+        chords, state = conditions.new_zeros(len(conditions), self.keys), None
         draws = torch.rand(chords.shape, generator=generator, device=chords.device, dtype=chords.dtype).logit()
-        for key in range(self.keys):
-            output, states = stepper.run(self.step(of_time[key], chords, key), states)
-            chords[:, key] = draws[:, key] < self(output)[:, 0]
+        of_time = self._by_key(conditions)
+        size = SPAN if len(chords) < MANY_CHORDS else 1
+        for start in range(0, self.keys, size):
+            some = slice(start, min(start + size, self.keys))
+            state = self._draw(of_time[:, some], draws[:, some], chords, state, start)
         return chords
+
+    def _draw(self, conditions: Tensor, draws: Tensor, chords: Tensor, state: Any, start: int) -> Any:
+        """Draw some keys of chords, from `start` on, and return the state after them.
+
+        **Arguments:** `conditions`: (N, some, p); `draws`: (N, some), logits of random numbers; others see `_run`.
+        """
+        places = torch.arange(draws.shape[1], device=draws.device)
+        drawn = places.new_zeros(len(draws), 1)  # keys of each chord
+        while True:
+            logits, after = self._run(conditions, chords, state, start)
+            on = (draws < logits) & (places >= drawn)
+            first = on.float().argmax(1, keepdim=True)
+            hit = on.gather(1, first)
+            chords[:, start : start + len(places)].scatter_add_(1, first, hit.to(chords.dtype))
+            drawn = torch.where(hit, first + 1, len(places))
+            if (drawn == len(places)).all():  # no key saw another one that was drawn in this run
+                return after
+
+
+class ChordStep(nn.Module):
+    """Run a `ChordNetwork` for one key, for other runtimes.
+
+    It maps the number of the key (1,), its conditions (N, p), the chords so far (N, keys) and the parts of the state,
+    (layers, N, n) each, to the logits (N,) and the new state.
+    """
+
+    def __init__(self, head: ChordNetwork) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, key: Tensor, conditions: Tensor, chord: Tensor, *state: Tensor) -> tuple[Tensor, LayerState]:
+        x = torch.cat([conditions, self.head.below.at(key, chord)], 1)  # (N, p + f)
+        output, last = self.head.layers(x.unsqueeze(0), state[0] if len(state) == 1 else state)
+        return self.head(output.squeeze(0)).squeeze(1), last
+
+    def initial_state(self, batch: int) -> list[Tensor]:
+        """Return the parts of the state before the lowest key."""
+        state = self.head.layers.initial_state(batch)
+        return [state] if isinstance(state, Tensor) else list(state)
+
+    def example(self, batch: int) -> list[Tensor]:
+        """Return inputs: zeros, and the initial state."""
+        conditions = torch.zeros(batch, self.head.layers.input_size - self.head.below.size)
+        chords = torch.zeros(batch, self.head.keys)
+        return [torch.zeros(1, dtype=torch.long), conditions, chords, *self.initial_state(batch)]
 
 
 class TiedModel(SequenceModel):
