@@ -30,6 +30,8 @@ TERMS = {
     "validation": "The part of the data that chooses the best epoch. The model does not learn from it.",
     "nade": "A joint output of music: the keys of a step are predicted one after another, each from those before it, "
     "by a small network. Such scores do not compare with those of independent keys.",
+    "tied": "A joint output of music: one network over time that all keys share, and one over the keys of a step. Such "
+    "scores do not compare with those of independent keys.",
     "preset": "A named set of settings: paper (exactly as published), cpu (minutes), smoke (seconds), and others.",
 }
 FORMS = {"seeds": "seed", "significantly": "significant", "not significantly": "not significant"}

@@ -70,9 +70,9 @@ class TaskSettings:
 class MusicSettings(TaskSettings):
     """Settings of music."""
 
-    output: Annotated[str, Option("how the keys of a step depend on each other", choices=joint.OUTPUTS)] = (
-        joint.INDEPENDENT
-    )
+    output: Annotated[
+        str, Option("how the keys of a step depend on each other; 'tied': all share one network", choices=joint.OUTPUTS)
+    ] = joint.INDEPENDENT
     output_units: Annotated[int, Option("hidden units of the output 'nade'", at_least=1)] = joint.UNITS
     key_order: Annotated[str, Option("the order of keys of a joint output", choices=joint.ORDERS)] = joint.LOW_HIGH
     transposition: Annotated[
