@@ -96,6 +96,12 @@ def _makers(folder: Path) -> dict[str, tuple[Callable[[], data.OwnData | str], l
             [["compose", "--bars", "1", "--force", "-o", str(folder / "out.mid")]],
             "",
         ),
+        "tied keys": (
+            lambda: "bach",
+            ["task.output=tied"],
+            [["compose", "--bars", "1", "--force", "-o", str(folder / "out.mid")]],
+            "",
+        ),
     }
 
 

@@ -74,6 +74,7 @@ CATALOGUE = {
     "music": ("bach", None, ["output=independent"]),
     "nade": ("bach", None, ["output=nade", "output_units=8"]),
     "chain": ("bach", None, ["output=chain"]),
+    "tied": ("bach", None, ["output=tied"]),
     "mnist": ("mnist", None, []),
     "pmnist": ("pmnist", None, []),
     "reviews": ("imdb", WORDS, []),
@@ -83,6 +84,7 @@ CATALOGUE = {
 COMPILED = (
     "music",
     "nade",
+    "tied",
     "characters",
     "words",
     "texts",
@@ -155,15 +157,16 @@ def test_every_card_names_what_it_needs(models):
 def test_other_runtimes_print_what_rru_prints(native, compiled):
     printed = compiled[1]
     assert set(printed) == set(COMPILED)
-    for name in set(COMPILED) - {"nade"}:
+    for name in set(COMPILED) - {"nade", "tied"}:
         said, wanted = (re.split(r"(\d+\.\d+)", text) for text in (printed[name], native[1][name]))
         assert said[::2] == wanted[::2]
         assert [float(one) for one in said[1::2]] == pytest.approx([float(one) for one in wanted[1::2]], rel=1e-3)
         assert printed[name].count("\n") >= 2
-    assert re.fullmatch(r"notes( \d+)*\n", printed["nade"])
+    for name in ("nade", "tied"):
+        assert re.fullmatch(r"notes( \d+)*\n", printed[name])
 
 
-@pytest.mark.parametrize("name", ["music", "nade", "chain"])
+@pytest.mark.parametrize("name", ["music", "nade", "chain", "tied"])
 def test_models_of_music_read_the_chord_on_the_card(native, models, name):
     found, trained = arrays(native[0], name), models[name]
     with torch.no_grad():

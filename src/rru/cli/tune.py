@@ -32,8 +32,8 @@ def tune(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="The settings that are not searched, and the ranges of the others: paper, cpu, smoke, best or tied (music); "
-            "for your own data auto or smoke. Default: paper or auto."
+            help="The settings that are not searched, and the ranges of the others: paper, cpu, smoke, best or tied "
+            "(music); for your own data auto or smoke. Default: paper or auto."
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Number of trials in all, earlier ones included.")] = 100,
