@@ -45,7 +45,7 @@ def chord_model(head: ChordNetwork) -> bytes:
     """
     names = list(head.layers.cells[0].state_names)
     step = ChordStep(head)
-    shapes = ({}, {0: _BATCH}, {0: _BATCH}, ({1: _BATCH},) * len(names))
+    shapes: tuple[Any, ...] = ({}, {0: _BATCH}, {0: _BATCH}, ({1: _BATCH},) * len(names))
     outputs = ["logit", *(f"{name}_next" for name in names)]
     return exported(step, step.example(2), shapes, ["key", "conditions", "chord", *names], outputs)
 

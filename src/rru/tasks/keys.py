@@ -4,6 +4,8 @@ All of it is linear in the chord, so the features of all keys are one product wi
 less time than the network itself.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,7 @@ from rru.tasks.cross_entropy import full_precision
 OCTAVE = 12
 SIDE = 18  # keys to each side that the network over time sees of the last step
 BELOW = 24  # keys below that the network over keys sees of the chord so far
+AROUND, BENEATH = range(-SIDE, SIDE + 1), range(-BELOW, 0)
 COUNT_SCALE = 0.1  # of the number of keys that are on
 
 
@@ -33,23 +36,10 @@ class KeyFeatures(nn.Module):
 
     def __init__(self, keys: int, distances: range, *, below: bool) -> None:
         super().__init__()
-        self.keys = keys
-        place = torch.arange(keys)
-        apart = (place[:, None] - place)[..., None]  # (from, to, 1), in semitones
-        near = apart == torch.arange(distances.start, distances.stop)
-        interval = apart % OCTAVE == torch.arange(OCTAVE)
-        parts = [near.float(), interval.float(), torch.full((keys, keys, 1), COUNT_SCALE)]
-        weight = torch.cat(parts, -1)  # (from, to, features of the chord)
-        if below:
-            weight = weight * (apart < 0)
-        height = 2 * place[:, None] / max(keys - 1, 1) - 1
-        pitch = (place[:, None] % OCTAVE == torch.arange(OCTAVE)).float()
-        own = torch.cat([pitch, height, height.square()], -1)  # (keys, features of the key)
-        self.size = weight.shape[-1] + own.shape[-1]
-        weight = torch.cat([weight, torch.zeros(keys, keys, own.shape[-1])], -1)
-        bias = torch.cat([torch.zeros(keys, self.size - own.shape[-1]), own], -1)
-        self.register_buffer("weight", weight.flatten(1), persistent=False)
-        self.register_buffer("bias", bias.flatten(), persistent=False)
+        self.keys, self.size = keys, feature_count(distances)
+        device = torch.get_default_device()  # to find a model's size, meta
+        for name, constant in zip(("weight", "bias"), _constants(keys, distances, below), strict=True):
+            self.register_buffer(name, constant.to(device, copy=True), persistent=False)
 
     def forward(self, chords: Tensor, start: int = 0, end: int | None = None) -> Tensor:
         """Return the features of the keys from `start` up to `end`, by default of all.
@@ -71,11 +61,35 @@ class KeyFeatures(nn.Module):
         return torch.addmm(bias, chords.to(weight.dtype), weight)
 
 
+@cache
+def _constants(keys: int, distances: range, below: bool) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of `KeyFeatures`. They are made once: to find its hidden size, a model is built often."""
+    with torch.device("cpu"):
+        place = torch.arange(keys)
+        apart = (place[:, None] - place)[..., None]  # (from, to, 1), in semitones
+        near = apart == torch.arange(distances.start, distances.stop)
+        interval = apart % OCTAVE == torch.arange(OCTAVE)
+        of_chord = torch.cat([near.float(), interval.float(), torch.full((keys, keys, 1), COUNT_SCALE)], -1)
+        if below:
+            of_chord = of_chord * (apart < 0)
+        height = 2 * place[:, None] / max(keys - 1, 1) - 1
+        pitch = (place[:, None] % OCTAVE == torch.arange(OCTAVE)).float()
+        of_key = torch.cat([pitch, height, height.square()], -1)
+        weight = torch.cat([of_chord, torch.zeros(keys, keys, of_key.shape[-1])], -1)  # (from, to, f)
+        bias = torch.cat([torch.zeros(keys, of_chord.shape[-1]), of_key], -1)  # (to, f)
+    return weight.flatten(1), bias.flatten()
+
+
+def feature_count(distances: range) -> int:
+    """Return f, the number of features of a key."""
+    return len(distances) + 2 * OCTAVE + 3
+
+
 def around(keys: int) -> KeyFeatures:
     """Return what a key sees of the last step: all keys, those around it one by one."""
-    return KeyFeatures(keys, range(-SIDE, SIDE + 1), below=False)
+    return KeyFeatures(keys, AROUND, below=False)
 
 
 def beneath(keys: int) -> KeyFeatures:
     """Return what a key sees of the chord that it belongs to: the keys below it."""
-    return KeyFeatures(keys, range(-BELOW, 0), below=True)
+    return KeyFeatures(keys, BENEATH, below=True)

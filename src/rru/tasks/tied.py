@@ -21,7 +21,7 @@ from rru.data import KEYS
 from rru.nn import Layer
 from rru.tasks.cross_entropy import full_precision, head_logits
 from rru.tasks.joint import LOW_HIGH, PIECE, JointHead
-from rru.tasks.keys import around, beneath
+from rru.tasks.keys import AROUND, BENEATH, around, beneath, feature_count
 from rru.tasks.models import Architecture, LayerState, MakeLayer, SequenceModel
 from rru.tasks.task import map_state
 
@@ -72,7 +72,7 @@ class ChordNetwork(JointHead, nn.Linear):
         **Arguments:** `conditions` (N, keys p), `chords` (N, keys): zeros and ones.
         """
         piece = len(chords) if torch.is_grad_enabled() else PIECE
-        pieces = zip(conditions.split(piece), chords.split(piece), strict=True)
+        pieces = zip(torch.split(conditions, piece), torch.split(chords, piece), strict=True)
         return torch.cat([self._nats(*each) for each in pieces])
 
     def _nats(self, conditions: Tensor, chords: Tensor) -> Tensor:
@@ -172,15 +172,15 @@ class TiedModel(SequenceModel):
 
         So a budget has one model for every cell. At 250,000 parameters, 0.4 of an RRU's weights are over keys.
         """
-        over_time = layer(around(KEYS).size, hidden_size)
+        over_time = layer(feature_count(AROUND), hidden_size)
         options: dict[str, Any] = {name: size for name, size in layer.keywords.items() if name == "output_size"}
         halved = {name: (size + 1) // 2 for name, size in options.items()}
-        over_keys = layer(over_time.output_size + beneath(KEYS).size, (hidden_size + 1) // 2, **halved)
+        over_keys = layer(over_time.output_size + feature_count(BENEATH), (hidden_size + 1) // 2, **halved)
         return cls(over_time, over_keys, architecture)
 
     def read(self, inputs: Tensor) -> Tensor:
         """Return what the layers read, (.., B keys, m), of piano rolls (.., B, keys)."""
-        features = self.around(inputs.reshape(-1, KEYS))  # (N, keys, m)
+        features: Tensor = self.around(inputs.reshape(-1, KEYS))  # (N, keys, m)
         return features.reshape(*inputs.shape[:-2], inputs.shape[-2] * KEYS, self.around.size)
 
     def outputs(self, output: Tensor) -> Tensor:
@@ -193,13 +193,13 @@ class TiedModel(SequenceModel):
         """Run the layers on piano rolls (T, B, keys). Return outputs (T, B keys, p) and the final state."""
         lengths = None if lengths is None else lengths.repeat_interleave(KEYS)
         output, last = self.layers(self.read(inputs), map_state(_by_key, state), lengths=lengths)
-        return output, map_state(_by_sequence, last)
+        return output, _by_sequence(last)
 
     def example(self, *sizes: int) -> Tensor:
         return torch.zeros(*sizes, KEYS)
 
     def initial_state(self, batch: int) -> Tensor | tuple[Tensor, ...]:
-        return map_state(_by_sequence, self.layers.initial_state(batch * KEYS))
+        return _by_sequence(self.layers.initial_state(batch * KEYS))
 
 
 def _by_key(part: Tensor) -> Tensor:
@@ -208,7 +208,8 @@ def _by_key(part: Tensor) -> Tensor:
     return part.reshape(layers, batch * KEYS, size // KEYS)
 
 
-def _by_sequence(part: Tensor) -> Tensor:
-    """Return a part of the state of sequences, (layers, B, keys n), from that of the layers, (layers, B keys, n)."""
-    layers, rows, size = part.shape
-    return part.reshape(layers, rows // KEYS, KEYS * size)
+def _by_sequence(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Return the state of sequences, (layers, B, keys n) each, from that of the layers, (layers, B keys, n) each."""
+    parts = (state,) if isinstance(state, Tensor) else state
+    joined = [part.reshape(part.shape[0], part.shape[1] // KEYS, KEYS * part.shape[2]) for part in parts]
+    return joined[0] if isinstance(state, Tensor) else tuple(joined)
