@@ -37,7 +37,7 @@ class ChordNetwork(JointHead, nn.Linear):
     **Arguments:** `layers`: reads the p conditions of a key and the features of the keys below; `keys`: how many.
     """
 
-    candidates = 4  # each takes about as long as a step of the network over time
+    candidates = 1  # each takes several times as long as a step of the network over time
 
     def __init__(self, layers: Layer, keys: int) -> None:
         super().__init__(layers.output_size, 1)
