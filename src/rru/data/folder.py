@@ -3,12 +3,16 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
 from rru.data.catalogue import DataSet, RemoteFile
 from rru.data.errors import MissingData
 from rru.extras import extra
+
+_cache: ContextVar[Path | None] = ContextVar("_cache", default=None)
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,18 @@ def data_dir(given: Path | str | None = None) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the folder of the cache: `RRU_CACHE_DIR`, else the user's cache folder."""
-    return _named("RRU_CACHE_DIR")
+    """Return the folder of the cache: that of `cached_in`, else `RRU_CACHE_DIR`, else the user's cache folder."""
+    return _cache.get() or _named("RRU_CACHE_DIR")
+
+
+@contextmanager
+def cached_in(folder: Path) -> Iterator[None]:
+    """Let `folder` be the cache folder inside the block, in this thread."""
+    token = _cache.set(folder)
+    try:
+        yield
+    finally:
+        _cache.reset(token)
 
 
 def _named(variable: str) -> Path:

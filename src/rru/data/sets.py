@@ -70,12 +70,13 @@ class Reviews:
 class LabelledSequences:
     """Concatenated sequences with labels: sequence i is `values[offsets[i]:offsets[i + 1]]`.
 
-    **Arguments:** `values` (total, columns), `offsets` (N + 1,), `labels` (N,): indices of classes.
+    **Arguments:** `values` (total, columns), `offsets` (N + 1,), `labels` (N,): indices of classes; to predict numbers,
+    (N, numbers), scaled.
     """
 
     values: NDArray[np.float32]
     offsets: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64] | NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -7,12 +7,25 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
 from rru.files.errors import cannot_write
 from rru.files.folders import UNFINISHED
 from rru.files.safe_read import MANIFEST, own_file
+
+_flushed = ContextVar("_flushed", default=True)
+
+
+@contextmanager
+def not_flushed() -> Iterator[None]:
+    """Do not wait for the disk inside the block: for files that need not survive a power cut, as they are removed."""
+    token = _flushed.set(False)
+    try:
+        yield
+    finally:
+        _flushed.reset(token)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -104,12 +117,13 @@ def write_all(file: IO[bytes], content: bytes) -> None:
 def flush_file(file: IO[bytes]) -> None:
     """Flush an open file to disk (fsync)."""
     file.flush()
-    os.fsync(file.fileno())
+    if _flushed.get():
+        os.fsync(file.fileno())
 
 
 def flush_folder(path: Path) -> None:
     """Flush a folder's entries to disk, so that renames survive a crash. Do nothing on Windows."""
-    if os.name == "nt":
+    if os.name == "nt" or not _flushed.get():
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -221,7 +221,7 @@ class SequenceTask(ClassificationTask):
         for column, (sequence, length) in enumerate(zip(chosen, lengths, strict=True)):
             end = int(some.offsets[sequence + 1])
             values[:length, column] = some.values[end - length : end]
-        targets = torch.from_numpy(some.labels[chosen].astype(np.int64))
+        targets = torch.from_numpy(some.labels[chosen])
         return Batch(
             torch.from_numpy(values), targets, torch.from_numpy(lengths), fresh=True, tokens=int(lengths.sum())
         )

@@ -82,7 +82,7 @@ class Forecaster(Recurrent):
         super().__init__(layers, architecture)
         shape = architecture.window
         assert isinstance(shape, WindowShape)
-        self.shape = shape
+        self.shape, self.step_outputs = shape, architecture.outputs // shape.horizon
         self.change = nn.Parameter(torch.zeros(shape.horizon, shape.context))
         self.register_buffer("level", F.one_hot(torch.tensor(shape.context - 1), shape.context).float())
         self.register_buffer("start", torch.zeros(shape.horizon, shape.context))
@@ -92,7 +92,7 @@ class Forecaster(Recurrent):
         self.register_buffer("widths", torch.ones(shape.series))
         if shape.known:
             self.known_units = nn.Linear(layers.output_size + shape.known, KNOWN_UNITS)
-            self.known_head = nn.Linear(KNOWN_UNITS, len(QUANTILES))
+            self.known_head = nn.Linear(KNOWN_UNITS, self.step_outputs)
             nn.init.zeros_(self.known_head.weight)
             nn.init.zeros_(self.known_head.bias)
 
@@ -126,6 +126,11 @@ class Forecaster(Recurrent):
 
     def parts(self, inputs: Tensor, state: LayerState = None) -> tuple[Tensor, Tensor, Tensor, LayerState]:
         """Return the linear forecast (H, B), the correction (H, B), raw distances (H, B, 4), and the final state."""
+        start, centred, context, future = self.linear(inputs)
+        return start, *self.correct(centred, context, future, state)
+
+    def linear(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the linear forecast (H, B), centred values (C, B), and the features of context and future."""
         shape = self.shape
         inputs = inputs.to(self.change.dtype)
         context, future = inputs[: shape.context], inputs[shape.context :]
@@ -138,21 +143,26 @@ class Forecaster(Recurrent):
             start = self.start @ centred + level
             if shape.known:
                 start = start + future[..., known] @ self.effects
-        return start, *self.correct(centred, context, future, state)
+        return start, centred, context, future
 
     def correct(
         self, centred: Tensor, context: Tensor, future: Tensor, state: LayerState
     ) -> tuple[Tensor, Tensor, LayerState]:
         """Return correction, raw distances and final state, from centred values (C, B) and the features of steps."""
-        shape = self.shape
-        output, last = self.run(self._patches(centred, context), state, None)  # (patches, B, p)
-        raw = head_logits(self.head, output[-1])  # (B, H Q)
-        raw = raw.reshape(-1, shape.horizon, len(QUANTILES)).transpose(0, 1)  # (H, B, Q)
-        if shape.known:
-            raw = raw + self._known(output[-1], future[..., STEP_FEATURES + shape.past :])
+        raw, last = self.raw(centred, context, future, state)
         distances = torch.cat([raw[..., :MEDIAN], raw[..., MEDIAN + 1 :]], dim=-1)
         with full_precision(centred.device):
             return raw[..., MEDIAN] + self.change @ centred, distances, last
+
+    def raw(self, centred: Tensor, context: Tensor, future: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """Return what the heads give for each step (H, B, Q), and the final state; arguments as for `correct`."""
+        shape = self.shape
+        output, last = self.run(self._patches(centred, context), state, None)  # (patches, B, p)
+        raw = head_logits(self.head, output[-1])  # (B, H Q)
+        raw = raw.reshape(-1, shape.horizon, self.step_outputs).transpose(0, 1)  # (H, B, Q)
+        if shape.known:
+            raw = raw + self._known(output[-1], future[..., STEP_FEATURES + shape.past :])
+        return raw, last
 
     def _patches(self, centred: Tensor, context: Tensor) -> Tensor:
         """Return the features (patches, B, m) that the layers read, of centred values (C, B)."""

@@ -40,6 +40,7 @@ NLL = Metric("nll", "NLL")
 PERPLEXITY = Metric("perplexity", "perplexity")
 BPC = Metric("bpc", "BPC")
 MASE = Metric("mase", "MASE")
+MSE = Metric("mse", "MSE")
 ACCURACY = Metric("accuracy", "accuracy, %", higher_is_better=True)
 
 

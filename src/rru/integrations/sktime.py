@@ -1,0 +1,250 @@
+"""sktime estimators: a forecaster of one or many series, and a classifier of series.
+
+```
+from rru.integrations.sktime import RRUForecaster
+
+forecaster = RRUForecaster(random_state=0).fit(y, fh=range(1, 13))
+forecaster.predict(), forecaster.predict_interval(coverage=0.9)
+```
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rru.extras import extra
+from rru.inference import Trained
+from rru.integrations.series import Panel, SeriesData, at_levels, fit_series, quantiles_of
+from rru.integrations.sklearn import MAX_SEED, RRUClassifier
+
+with extra("sktime"):
+    import pandas as pd
+    from sktime.classification.base import BaseClassifier
+    from sktime.datatypes import update_data
+    from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
+
+TABLES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
+FREQUENCY = re.compile(r"(\d*(?:us|s|min|h|D|B|W|M|Q|Y))[ES]?(?:-[A-Z]+)?")
+"""pandas' names of what a step is, which begin with rru's."""
+
+
+class RRUForecaster(BaseForecaster):  # type: ignore[misc]
+    """Forecast series with one model for all of them, as `rru train` does: medians, intervals and quantiles.
+
+    A panel is learnt by one model. `pretrain(panel, fh=...)` lets `fit` go on from that model with other series, which
+    are not trained on. X must be known in advance for the steps to forecast.
+
+    **Arguments:**
+
+    - `cell`: `rru`, `gru`, `lstm` or `mogrifier`.
+    - `sp`: steps after which a pattern repeats. Default: by the frequency of the index, else found in the values.
+    - `settings`: settings of model and training by name, as for `rru.fit`.
+    - `random_state`: random seed. Default: drawn from numpy's generator.
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": ["the rru authors"],
+        "python_dependencies": ["torch"],
+        "y_inner_mtype": TABLES,
+        "X_inner_mtype": TABLES,
+        "capability:multivariate": False,
+        "capability:exogenous": True,
+        "capability:insample": False,
+        "capability:pred_int": True,
+        "capability:pred_int:insample": False,
+        "capability:missing_values": True,
+        "capability:non_contiguous_X": False,
+        "capability:update": True,
+        "capability:pretrain": True,
+        "capability:categorical_in_X": False,
+        "capability:random_state": True,
+        "property:randomness": "derandomized",
+        "pretrain:fitted_params": ["pretrained_"],
+        "requires-fh-in-fit": True,
+    }
+    _config: ClassVar[dict[str, Any]] = {"remember_data": False}  # it keeps the series to go on from itself
+
+    def __init__(
+        self,
+        cell: str = "rru",
+        sp: int | None = None,
+        settings: Mapping[str, object] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.cell = cell
+        self.sp = sp
+        self.settings = settings
+        self.random_state = random_state
+        super().__init__()
+
+    def _pretrain(self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None) -> RRUForecaster:
+        if fh is None:
+            raise ValueError("RRUForecaster.pretrain needs fh, the steps to forecast, such as fh=[1, 2, 3]")
+        self.pretrained_ = self._trained(y, X, int(max(ForecastingHorizon(fh, is_relative=True))))
+        return self
+
+    def _pretrain_update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None) -> RRUForecaster:
+        horizon = self.pretrained_.facts.horizon if fh is None else max(ForecastingHorizon(fh, is_relative=True))
+        self.pretrained_ = self._trained(y, X, int(horizon))
+        return self
+
+    def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon) -> RRUForecaster:
+        self._history_y, self._history_X = y, X
+        self._horizon = max(int(max(fh.to_relative(self.cutoff))), 1)
+        if not hasattr(self, "pretrained_"):
+            self.model_ = self._trained(y, X, self._horizon)
+        return self
+
+    def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> RRUForecaster:
+        self._history_y = update_data(self._history_y, y)
+        self._history_X = None if self._history_X is None else update_data(self._history_X, X)
+        if update_params and not hasattr(self, "pretrained_"):
+            self.model_ = self._trained(self._history_y, self._history_X, self._horizon)
+        return self
+
+    def _predict(self, fh: ForecastingHorizon, X: pd.DataFrame | None) -> pd.DataFrame:
+        forecasts = self._forecasts(fh, X, [0.5])
+        forecasts.columns = self._history_y.columns
+        return forecasts
+
+    def _predict_quantiles(
+        self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
+    ) -> pd.DataFrame:
+        forecasts = self._forecasts(fh, X, alpha)
+        forecasts.columns = pd.MultiIndex.from_product([self._get_varnames(), alpha])
+        return forecasts
+
+    def _trained(self, y: pd.DataFrame, X: pd.DataFrame | None, horizon: int) -> Trained:
+        seed = np.random.mtrand.randint(MAX_SEED) if self.random_state is None else int(self.random_state)
+        return fit_series(
+            _panel(y, X),
+            horizon,
+            cell=self.cell,
+            frequency=_frequency(y),
+            season=self.sp,
+            settings=self.settings or {},
+            seed=int(seed),
+        )
+
+    def _forecasts(self, fh: ForecastingHorizon, X: pd.DataFrame | None, levels: list[float]) -> pd.DataFrame:
+        """Return the quantiles at these levels, a row for each series and step of `fh`."""
+        y, known = self._history_y, self._history_X
+        if known is not None:
+            if X is None:
+                raise ValueError("X must be given for the steps to forecast, as it was in fit")
+            known = update_data(known, X)
+        trained = self.pretrained_ if hasattr(self, "pretrained_") else self.model_
+        panel, ahead = _panel(y, known), np.asarray(fh.to_relative(self.cutoff).to_pandas(), np.int64)
+        cutoff = max(each.end for each in panel.values())
+        steps = {name: cutoff - each.end + int(ahead.max()) for name, each in panel.items()}
+        quantiles = quantiles_of(trained, panel, steps)
+        times = fh.to_absolute_index(self.cutoff)
+        rows = {name: at_levels(quantiles[name][cutoff - panel[name].end + ahead - 1], levels) for name in panel}
+        if not isinstance(y.index, pd.MultiIndex):
+            return pd.DataFrame(rows["0"], index=times)
+        instances = y.index.droplevel(-1).unique()
+        names = instances if isinstance(instances, pd.MultiIndex) else [(each,) for each in instances]
+        index = pd.MultiIndex.from_tuples([(*name, time) for name in names for time in times], names=y.index.names)
+        return pd.DataFrame(np.concatenate([rows[str(number)] for number in range(len(instances))]), index=index)
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return settings that train within a second, for sktime's checks."""
+        quick = {"epochs": 1, "refit": False, "limit": 16, "budget": 3000}
+        return [{"settings": quick, "random_state": 0}, {"cell": "gru", "sp": 2, "settings": quick, "random_state": 1}]
+
+
+class RRUSeriesClassifier(BaseClassifier):  # type: ignore[misc]
+    """Classify series; they may have several channels and differ in length.
+
+    **Arguments:** `cell`: `rru`, `gru`, `lstm` or `mogrifier`; `settings`: settings of model and training by name, as
+    for `rru.fit`; `random_state`: random seed.
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": ["the rru authors"],
+        "python_dependencies": ["torch"],
+        "X_inner_mtype": "df-list",
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+        "capability:missing_values": True,
+        "capability:predict_proba": True,
+        "capability:random_state": True,
+        "property:randomness": "derandomized",
+    }
+
+    def __init__(
+        self,
+        cell: str = "rru",
+        settings: Mapping[str, object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.cell = cell
+        self.settings = settings
+        self.random_state = random_state
+        super().__init__()
+
+    def _fit(self, X: list[pd.DataFrame], y: NDArray[Any]) -> RRUSeriesClassifier:
+        self.classifier_ = RRUClassifier(self.cell, settings=self.settings, random_state=self.random_state)
+        self.classifier_.fit(X, y)
+        return self
+
+    def _predict(self, X: list[pd.DataFrame]) -> NDArray[Any]:
+        return np.asarray(self.classifier_.predict(X))
+
+    def _predict_proba(self, X: list[pd.DataFrame]) -> NDArray[np.float64]:
+        return np.asarray(self.classifier_.predict_proba(X))
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return settings that train within a second, for sktime's checks."""
+        return [{"settings": {"epochs": 2}, "random_state": 0}, {"cell": "gru", "settings": {"epochs": 1}}]
+
+
+def _panel(y: pd.DataFrame, X: pd.DataFrame | None) -> Panel:
+    """Return the series of a table by their number, as text, in order."""
+    if not isinstance(y.index, pd.MultiIndex):
+        return {"0": _series(y, X)}
+    levels = list(range(y.index.nlevels - 1))
+    panel = dict[str, SeriesData]()
+    for number, instance in enumerate(y.index.droplevel(-1).unique()):
+        key = instance if isinstance(instance, tuple) else (instance,)
+        own = (table if table is None else table.xs(key, level=levels) for table in (y, X))
+        panel[str(number)] = _series(*own)
+    return panel
+
+
+def _series(y: pd.DataFrame, X: pd.DataFrame | None) -> SeriesData:
+    freq = getattr(y.index, "freq", None) or (pd.infer_freq(y.index) if _infers(y.index) else None)
+    steps, values = _positions(y.index, freq), y.iloc[:, 0].to_numpy(np.float64)
+    if X is None:
+        return SeriesData(steps, values, np.zeros(0, np.int64), np.zeros((0, 0)))
+    return SeriesData(steps, values, _positions(X.index, freq), X.to_numpy(np.float64))
+
+
+def _infers(index: pd.Index) -> bool:
+    return isinstance(index, pd.DatetimeIndex) and len(index) > 2
+
+
+def _positions(index: pd.Index, freq: Any) -> NDArray[np.int64]:
+    """Return the integers that count the steps of an index."""
+    if isinstance(index, pd.PeriodIndex):
+        return np.asarray(index.asi8 // index.freq.n, np.int64)
+    if isinstance(index, pd.DatetimeIndex):
+        if freq is None:
+            raise ValueError("the index must have a frequency: set one with y.asfreq, such as y.asfreq('D')")
+        return _positions(index.to_period(freq), None)
+    return np.asarray(index, np.int64)
+
+
+def _frequency(y: pd.DataFrame) -> str | None:
+    """Return rru's name for what a step is; None if the index does not say."""
+    index = y.index.get_level_values(-1).unique() if isinstance(y.index, pd.MultiIndex) else y.index
+    freq = getattr(index, "freqstr", None) or (pd.infer_freq(index) if _infers(index) else None)
+    match = FREQUENCY.fullmatch(freq or "")
+    return match[1] if match else None
