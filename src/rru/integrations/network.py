@@ -18,6 +18,7 @@ from rru.tasks.linear_start import StartSeries, fit_start
 from rru.tasks.models import Architecture
 
 MAX_PATCH, MIN_PATCHES = 32, 4
+MIN_SCALE = 1e-7  # deviation of a window; below, it is taken as constant
 MIN_SERIES = 4  # steps beyond the horizon that a series needs to say something about the linear forecast
 CELL_OPTIONS = {"rru": {"expansion": 2.0, "relu_layers": 1, "init": "balanced"}}  # as for `rru train` on series
 
@@ -65,12 +66,15 @@ class WindowNetwork(Forecaster):
 
         **Arguments:**
 
-        - `values`: (B, C), those of the context.
+        - `values`: (B, C), those of the context, in any units.
         - `known`: (B, C), 1 where a value is known, 0 where it was filled in.
         - `past`: (B, C, past), inputs of the context.
         - `future`: (B, C + H, known), inputs that are known in advance.
         """
         shape = self.shape
+        scale = values.std(dim=1, keepdim=True)
+        scale = torch.where(scale > MIN_SCALE, scale, torch.ones_like(scale))  # (B, 1)
+        values = values / scale
         inputs = values.new_zeros(len(values), shape.context + shape.horizon, shape.step_features)
         inputs[:, : shape.context, 0], inputs[:, : shape.context, 1] = values, known
         if past is not None and shape.past:
@@ -82,7 +86,8 @@ class WindowNetwork(Forecaster):
         with full_precision(values.device):
             forecast = start + self.change @ centred  # (H, B)
         located = torch.tensor(self.located, device=raw.device)
-        return torch.where(located, raw + forecast.unsqueeze(-1), raw).transpose(0, 1)
+        restored = (raw + forecast.unsqueeze(-1)) * scale.unsqueeze(0)  # (H, B, parameters)
+        return torch.where(located, restored, raw).transpose(0, 1)
 
     def fit_linear(self, series: Sequence[NDArray[np.float64]]) -> None:
         """Find the linear forecast that the network starts from, from the values (T,) of series; NaN is missing.

@@ -30,7 +30,8 @@ with extra("neuralforecast"):
     from neuralforecast.losses.pytorch import MAE
 
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-LOCATIONS = ("loc", "mu")  # in the names of the parameters of a distribution
+LOCATED = ("Normal", "StudentT")
+LOCATIONS = ("-loc", "-mu")  # beginnings of the names of parameters of a distribution
 
 
 class RRU(BaseModel):  # type: ignore[misc]
@@ -197,8 +198,10 @@ def located(loss: Any) -> list[bool]:
     count = int(loss.outputsize_multiplier)
     if not getattr(loss, "is_distribution_output", False):
         return [True] * count
-    names = [str(name) for name in getattr(loss, "param_names", [""] * count)]
-    return [any(part in name for part in LOCATIONS) for name in names] if len(names) == count else [False] * count
+    names = [str(name) for name in getattr(loss, "param_names", [])]
+    if len(names) != count or getattr(loss, "distribution", LOCATED[0]) not in LOCATED:
+        return [False] * count
+    return [name.startswith(LOCATIONS) for name in names]
 
 
 core.MODEL_FILENAME_DICT.setdefault("rru", RRU)  # else NeuralForecast.save and load know only their own models

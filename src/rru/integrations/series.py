@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from rru.inference import Trained, fit
 from rru.inference.forecasting import forecast
@@ -126,10 +126,14 @@ def at_levels(quantiles: NDArray[np.float64], levels: Sequence[float]) -> NDArra
 
     Between these, and beyond them, distances from the median grow as those of a normal distribution do.
     """
-    places, wanted = norm.ppf(QUANTILES), norm.ppf(levels)
+    places, wanted = _normal_quantiles(QUANTILES), _normal_quantiles(levels)
     right = np.clip(np.searchsorted(places, wanted), 1, len(places) - 1)
     share = (wanted - places[right - 1]) / (places[right] - places[right - 1])
     return np.asarray(quantiles[:, right - 1] * (1 - share) + quantiles[:, right] * share)
+
+
+def _normal_quantiles(levels: Sequence[float]) -> NDArray[np.float64]:
+    return np.asarray(torch.special.ndtri(torch.tensor(levels, dtype=torch.float64)).numpy())
 
 
 def _table(panel: Panel, horizon: int) -> dict[str, NDArray[np.generic]]:
