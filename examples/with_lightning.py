@@ -1,7 +1,7 @@
 """Train an RRU with Lightning: the layer is a module like any other.
 
-    pip install lightning
-    python examples/with_lightning.py
+pip install lightning
+python examples/with_lightning.py
 """
 
 import argparse

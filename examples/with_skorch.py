@@ -1,15 +1,15 @@
 """Train an RRU with skorch, which makes a scikit-learn estimator of any module.
 
-    pip install skorch
-    python examples/with_skorch.py
+pip install skorch
+python examples/with_skorch.py
 """
 
 import argparse
 
 import numpy as np
 import torch
-from skorch import NeuralNetClassifier
 from sklearn.model_selection import cross_val_score
+from skorch import NeuralNetClassifier
 from torch import Tensor, nn
 
 import rru

@@ -106,3 +106,15 @@ def test_the_notebook(tmp_path, monkeypatch, capsys):
 
 
 SMOKE = 'horizon=7, preset="smoke"'
+
+
+def test_with_skorch(example):
+    pytest.importorskip("skorch", reason="skorch is not installed")
+    assert float(example("with_skorch.py", "--epochs", 10).split()[-1]) > 0.8
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_with_lightning(example):
+    pytest.importorskip("lightning", reason="Lightning is not installed")
+    output = example("with_lightning.py", "--epochs", 3)
+    assert float(output.split()[-1]) < 0.35  # the mean error of always guessing 1 is 0.33

@@ -19,8 +19,12 @@ def waves(count, seed=0):
 
 
 def table(contents, labels, numbers):
-    rows = [(number, step, *values, labels[number]) for number in numbers for step, values in enumerate(contents[number])]
-    return dict(zip(("id", "t", "a", "b", "kind"), (np.array(column) for column in zip(*rows, strict=True)), strict=True))
+    rows = [
+        (number, step, *values, labels[number]) for number in numbers for step, values in enumerate(contents[number])
+    ]
+    return dict(
+        zip(("id", "t", "a", "b", "kind"), (np.array(column) for column in zip(*rows, strict=True)), strict=True)
+    )
 
 
 def test_training_is_that_of_fit(tmp_path, monkeypatch):

@@ -180,7 +180,9 @@ class RRU(BaseModel):  # type: ignore[misc]
             future = repeated if future is None or not self.futr_exog_size else torch.cat([future, repeated], dim=-1)
         return self.network.outputs(values[..., 0], known.reshape(values.shape[:2]), past, future)
 
-    def _step_by_step(self, values: Tensor, past: Tensor | None, static: Tensor | None, future: Tensor | None) -> Tensor:
+    def _step_by_step(
+        self, values: Tensor, past: Tensor | None, static: Tensor | None, future: Tensor | None
+    ) -> Tensor:
         """Return the outputs (B, h, outputs) of layers that read a step at a time."""
         steps, inputs = values.shape[1], [values]
         inputs += [past] if past is not None and self.hist_exog_size else []

@@ -135,7 +135,9 @@ def _fit(
     return SequenceFit(model.double().eval(), scale, config.task.context, result)
 
 
-def _part(contents: Contents, labels: NDArray[Any], numbers: NDArray[np.int64], scale: ColumnScale) -> LabelledSequences:
+def _part(
+    contents: Contents, labels: NDArray[Any], numbers: NDArray[np.int64], scale: ColumnScale
+) -> LabelledSequences:
     values = [scale.apply(contents[number]) for number in numbers]
     return LabelledSequences(np.concatenate(values), np.cumsum([0, *map(len, values)]), labels[numbers])
 

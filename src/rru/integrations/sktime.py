@@ -112,9 +112,7 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
         forecasts.columns = self._history_y.columns
         return forecasts
 
-    def _predict_quantiles(
-        self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
-    ) -> pd.DataFrame:
+    def _predict_quantiles(self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]) -> pd.DataFrame:
         forecasts = self._forecasts(fh, X, alpha)
         forecasts.columns = pd.MultiIndex.from_product([self._get_varnames(), alpha])
         return forecasts
