@@ -36,16 +36,19 @@ def parts(series):
 
 
 def table(series):
+    """Return a series as a table with times."""
     return pd.DataFrame({"time": series.index.to_timestamp(), "value": series.to_numpy(np.float64)})
 
 
 def by_fit(training, known, folder):
+    """Forecast after each known part with `rru.fit`."""
     options = {"target": "value", "horizon": HORIZON, "time": "time", "progress": False, "folder": folder / "run"}
     trained = rru.fit(table(training), **options)
     return [trained.predict(table(each)) for each in known]
 
 
 def by_command(training, known, folder):
+    """Forecast with the commands `rru train` and `rru forecast`."""
     table(training).to_csv(folder / "train.csv", index=False)
     command = [sys.executable, "-m", "rru"]
     reading = ["--target", "value", "--horizon", str(HORIZON), "--time", "time", "--runs", str(folder / "runs")]
@@ -55,12 +58,15 @@ def by_command(training, known, folder):
     for number, each in enumerate(known):
         file, output = folder / f"{number}.csv", folder / f"forecast-{number}.csv"
         table(each).to_csv(file, index=False)
-        subprocess.run([*command, "forecast", str(run), "--data", str(file), "-o", str(output)], check=True, capture_output=True)
+        subprocess.run(
+            [*command, "forecast", str(run), "--data", str(file), "-o", str(output)], check=True, capture_output=True
+        )
         found.append(pd.read_csv(output)["forecast"].to_numpy())
     return found
 
 
 def by_sktime(training, known, folder):
+    """Forecast with sktime."""
     from rru.integrations.sktime import RRUForecaster
 
     forecaster, found = RRUForecaster(random_state=0).fit(training, fh=range(1, HORIZON + 1)), []
@@ -72,6 +78,7 @@ def by_sktime(training, known, folder):
 
 
 def by_darts(training, known, folder):
+    """Forecast logarithms with darts."""
     from darts import TimeSeries
     from darts.models import BlockRNNModel
 
@@ -81,13 +88,21 @@ def by_darts(training, known, folder):
         return TimeSeries.from_times_and_values(series.index.to_timestamp(), np.log(series.to_numpy(np.float32)))
 
     model = BlockRNNModel(
-        36, HORIZON, model=RRUBlockModule, hidden_dim=16, dropout=0.3, n_epochs=30, random_state=0, pl_trainer_kwargs=QUIET
+        36,
+        HORIZON,
+        model=RRUBlockModule,
+        hidden_dim=16,
+        dropout=0.3,
+        n_epochs=30,
+        random_state=0,
+        pl_trainer_kwargs=QUIET,
     )
     model.fit(logs(training))
     return [np.exp(model.predict(HORIZON, series=logs(each)).values()[:, 0]) for each in known]
 
 
 def by_neuralforecast(training, known, folder):
+    """Forecast logarithms with neuralforecast."""
     from neuralforecast import NeuralForecast
 
     from rru.integrations.neuralforecast import RRU
@@ -104,16 +119,20 @@ def by_neuralforecast(training, known, folder):
 
 
 def by_season(training, known, folder):
+    """Repeat the last season."""
     return [each.to_numpy()[-SEASON:][:HORIZON] for each in known]
 
 
 def mase(name, way):
+    """Return the MASE of a series."""
     training, origins = parts(SERIES[name]())
     with tempfile.TemporaryDirectory() as folder:
         found = FORECASTS[way](training, [known for known, _ in origins], Path(folder))
     values = training.to_numpy()
     naive = np.abs(values[SEASON:] - values[:-SEASON]).mean()
-    return float(np.mean([np.abs(forecast - ahead).mean() for forecast, (_, ahead) in zip(found, origins, strict=True)]) / naive)
+    return float(
+        np.mean([np.abs(forecast - ahead).mean() for forecast, (_, ahead) in zip(found, origins, strict=True)]) / naive
+    )
 
 
 def sequences(name, split):
@@ -123,6 +142,7 @@ def sequences(name, split):
 
 
 def long_table(values, labels):
+    """Return sequences (n, steps, channels) as columns with a row for each step."""
     count, steps, channels = values.shape
     columns = {"id": np.repeat(np.arange(count), steps), "step": np.tile(np.arange(steps), count)}
     columns |= {f"x{channel}": values[..., channel].ravel() for channel in range(channels)}
@@ -130,6 +150,7 @@ def long_table(values, labels):
 
 
 def accuracy(name, way):
+    """Return the accuracy on the test part of a set, in per cent."""
     training, test = sequences(name, "train"), sequences(name, "test")
     if way == "sklearn":
         from rru.integrations.sklearn import RRUClassifier
@@ -148,7 +169,16 @@ def accuracy(name, way):
         for split, part in (("train", training), ("test", test)):
             pd.DataFrame(long_table(*part)).to_csv(Path(folder) / f"{split}.csv", index=False)
         options = [word for key, value in reading.items() for word in (f"--{key}", value)]
-        command = [sys.executable, "-m", "rru", "train", f"{folder}/train.csv", "--test", f"{folder}/test.csv", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "rru",
+            "train",
+            f"{folder}/train.csv",
+            "--test",
+            f"{folder}/test.csv",
+            *options,
+        ]
         subprocess.run([*command, "--runs", f"{folder}/runs"], check=True, capture_output=True)
         (result,) = Path(folder).glob("runs/train/rru/*/result.json")
         return json.loads(result.read_text())["test"]["accuracy"]

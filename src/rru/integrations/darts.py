@@ -35,6 +35,7 @@ with extra("darts"):
         LaplaceLikelihood,
         QuantileRegression,
     )
+    from darts.utils.serialization import add_safe_globals
 
     LOCATED = (CauchyLikelihood, GaussianLikelihood, GumbelLikelihood, LaplaceLikelihood)
     """Likelihoods whose first parameter is where values lie."""
@@ -123,3 +124,6 @@ def _components(dataset: Any) -> list[NDArray[np.float64]]:
     """Return the values (T,) of every component of the series that a data set is made of."""
     series = getattr(dataset, "series", None) or []
     return [column for each in series for column in each.all_values(copy=False)[:, :, 0].astype(np.float64).T]
+
+
+add_safe_globals([RRUBlockModule, RRUModule])  # else darts loads models with these modules only if trusted

@@ -60,7 +60,7 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in given.items() if value is not None} | dict(self.settings or {})
 
     def _seed(self) -> int:
-        """Return the seed of training: `random_state` itself if it is a number, so that `rru.fit(seed=...)` is the same."""
+        """Return the seed of training: `random_state` if it is a number, so that `rru.fit(seed=...)` is the same."""
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(MAX_SEED))
