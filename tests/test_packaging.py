@@ -31,6 +31,10 @@ for name in BLOCKED:
 """
 
 
+HOSTS = ("sklearn", "sktime", "darts", "neuralforecast")
+HOST_MODULES = [f"rru.integrations.{host}" for host in HOSTS]
+
+
 def run_without(blocked, program):
     """Run a program in a Python that has none of these modules."""
     code = f"BLOCKED = {sorted(blocked)!r}{BLOCKER}{program}"
@@ -89,6 +93,24 @@ for function in (search, data.cache_dir, lambda: inference.read_midi("README.md"
     assert ran.stdout == "".join(f"{name} {MISSING}\n" for name in packages), ran.stderr
 
 
+def test_modules_of_hosts_without_these_name_what_to_install():
+    hosts = ("sklearn", "darts", "neuralforecast")
+    program = f"""
+import importlib
+for host in {hosts!r}:
+    try:
+        importlib.import_module(f"rru.integrations.{{host}}")
+    except ImportError as error:
+        print(error)
+"""
+    missing = "{0} is not installed; add it to this install: pip install 'rru[{0}]'\n"
+    assert run_without(hosts, program).stdout == "".join(map(missing.format, hosts))
+
+
+def test_every_host_has_an_extra():
+    assert set(HOSTS) <= set(PROJECT["optional-dependencies"])
+
+
 def test_the_extra_of_onnx_also_runs_what_it_exports():
     assert {"onnxruntime", "onnxscript"} <= set(PROJECT["optional-dependencies"]["onnx"])
 
@@ -105,6 +127,7 @@ def test_every_module_can_be_imported_where_there_are_no_unix_modules():
     modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in SOURCES]
     modules = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
     modules = [name for name in modules if ".triton" not in name]  # imported only where Triton is
+    modules = [name for name in modules if name not in HOST_MODULES]  # imported only where their hosts are
     program = f"""
 import importlib, sys
 import filelock, mido, numpy, onnx, optuna, PIL.Image, pooch, ray, requests, rich.progress, safetensors.torch, torch

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rru.extras import extra
-from rru.integrations.network import CELL_OPTIONS, NetworkOptions, WindowNetwork, window_shape
-from rru.nn import layer_class
+from rru.integrations.network import NetworkOptions, WindowNetwork, window_shape
 
 with extra("darts"):
     from darts.models.forecasting.block_rnn_model import CustomBlockRNNModule
@@ -106,10 +105,10 @@ class RRUModule(_RNNModule):  # type: ignore[misc]
 
     cell: ClassVar[str] = "rru"
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(name="GRU", **arguments)
-        sizes = {"num_layers": self.num_layers, "dropout": self.dropout, "batch_first": True}
-        self.rnn = layer_class(self.cell)(self.input_size, self.hidden_dim, **sizes, **CELL_OPTIONS.get(self.cell, {}))
+    def __init__(self, name: str = "GRU", **arguments: Any) -> None:  # saved models have the name of darts' own layer
+        super().__init__(name=name, **arguments)
+        options = NetworkOptions(self.cell, self.hidden_dim, self.num_layers, self.dropout)
+        self.rnn = options.layers(self.input_size, batch_first=True)
         self.V = nn.Linear(self.rnn.output_size, self.target_size * self.nr_params)
 
 

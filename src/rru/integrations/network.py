@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rru.data.own.seasons import find_seasons
-from rru.nn import layer_class
+from rru.kinds.series import CELLS
+from rru.nn import Layer, layer_class
 from rru.tasks.cross_entropy import full_precision
 from rru.tasks.forecaster import Forecaster, WindowShape
 from rru.tasks.linear_start import StartSeries, fit_start
@@ -20,7 +22,6 @@ from rru.tasks.models import Architecture
 MAX_PATCH, MIN_PATCHES = 32, 4
 MIN_SCALE = 1e-7  # deviation of a window; below, it is taken as constant
 MIN_SERIES = 4  # steps beyond the horizon that a series needs to say something about the linear forecast
-CELL_OPTIONS = {"rru": {"expansion": 2.0, "relu_layers": 1, "init": "balanced"}}  # as for `rru train` on series
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,18 @@ class NetworkOptions:
     patch: int | None = None
     season: int | None = None
 
+    def layers(self, input_size: int, *, batch_first: bool = False) -> Layer:
+        """Return recurrent layers for so many inputs, with the options of `rru train` on series."""
+        more: Mapping[str, Any] = CELLS.get(self.cell, {}).get("model", {})
+        return layer_class(self.cell)(
+            input_size,
+            self.hidden_size,
+            num_layers=self.num_layers,
+            dropout=self.dropout,
+            batch_first=batch_first,
+            **more,
+        )
+
 
 class WindowNetwork(Forecaster):
     """A linear forecast from a window, and what recurrent layers that read patches add to it; see `Forecaster`.
@@ -52,10 +65,7 @@ class WindowNetwork(Forecaster):
     """
 
     def __init__(self, shape: WindowShape, located: Sequence[bool], options: NetworkOptions) -> None:
-        layer = layer_class(options.cell)
-        more = CELL_OPTIONS.get(options.cell, {})
-        sizes = {"num_layers": options.num_layers, "dropout": options.dropout}
-        layers = layer(shape.patch_features, options.hidden_size, **sizes, **more)
+        layers = options.layers(shape.patch_features)
         outputs = shape.horizon * len(located)
         super().__init__(layers, Architecture(WindowNetwork, outputs, zero_head=True, window=shape))
         self.located = tuple(located)

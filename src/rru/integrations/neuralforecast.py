@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rru.extras import extra
-from rru.integrations.network import CELL_OPTIONS, NetworkOptions, WindowNetwork, window_shape
-from rru.nn import layer_class
+from rru.integrations.network import NetworkOptions, WindowNetwork, window_shape
 
 with extra("neuralforecast"):
     from neuralforecast import core
@@ -57,6 +56,7 @@ class RRU(BaseModel):  # type: ignore[misc]
     EXOGENOUS_STAT = True
     MULTIVARIATE = False
     RECURRENT = False
+    rnn_state: Tensor | tuple[Tensor, ...] | None
 
     def __init__(
         self,
@@ -140,10 +140,7 @@ class RRU(BaseModel):  # type: ignore[misc]
         options = NetworkOptions(cell, hidden_size, num_layers, dropout, patch, season)
         if recurrent:
             inputs = 1 + self.hist_exog_size + self.stat_exog_size + self.futr_exog_size
-            more = CELL_OPTIONS.get(cell, {})
-            self.layers = layer_class(cell)(
-                inputs, hidden_size, num_layers=num_layers, dropout=dropout, batch_first=True, **more
-            )
+            self.layers = options.layers(inputs, batch_first=True)
             self.projection = nn.Linear(self.layers.output_size, self.loss.outputsize_multiplier)
         else:
             known = self.futr_exog_size + self.stat_exog_size

@@ -112,7 +112,7 @@ def _fit(
     changes: Mapping[str, object],
 ) -> SequenceFit:
     training = np.flatnonzero(~valid)
-    scale = ColumnScale.of(np.concatenate([contents[number] for number in training]))
+    scale = ColumnScale.of(np.concatenate([contents[number] for number in training.tolist()]))
     trained = _part(contents, labels, training, scale)
     validated = _part(contents, labels, np.flatnonzero(valid), scale) if valid.any() else trained
     statistics = {

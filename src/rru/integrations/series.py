@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rru.data import from_frame
+from rru.data.own.data_json import SeriesFacts
 from rru.inference import Trained, fit
 from rru.inference.forecasting import forecast
 from rru.integrations.scratch import scratch_folder
@@ -82,21 +84,30 @@ def fit_series(
     longest = max(each.end - int(each.steps[0]) + 1 for each in panel.values())
     horizon = max(min(horizon, (longest - MIN_TRAINING) // 3), 1)
     known = [f"x{number}" for number in range(next(iter(panel.values())).known.shape[1])]
-    reading = {"frequency": frequency, "season": season, "known": known or None}
     with scratch_folder() as folder:
         return fit(
-            _table(panel, 0),
-            target=VALUE,
-            id=ID,
-            time=STEP,
-            horizon=horizon,
+            from_frame(
+                _table(panel, 0),
+                target=VALUE,
+                id=ID,
+                time=STEP,
+                known=known or None,
+                horizon=horizon,
+                frequency=frequency,
+                season=season,
+            ),
             cell=cell,
             settings=settings,
             seed=seed,
             folder=folder / "run",
             progress=False,
-            **reading,
         )
+
+
+def horizon_of(trained: Trained) -> int:
+    """Return the number of steps that a model of series forecasts."""
+    assert isinstance(trained.facts, SeriesFacts)
+    return trained.facts.horizon
 
 
 def quantiles_of(trained: Trained, panel: Panel, steps: Mapping[str, int]) -> dict[str, NDArray[np.float64]]:
@@ -111,8 +122,7 @@ def quantiles_of(trained: Trained, panel: Panel, steps: Mapping[str, int]) -> di
     going_on, block = dict(panel), 0
     while going_on:
         block += 1
-        horizon = trained.facts.horizon  # type: ignore[union-attr]
-        for each in forecast(trained, _table(going_on, horizon)):
+        for each in forecast(trained, _table(going_on, horizon_of(trained))):
             median = each.quantiles[:, [MEDIAN]]
             wide = median + (each.quantiles - median) * np.sqrt(block)
             found[each.name] = np.concatenate([found[each.name], wide])

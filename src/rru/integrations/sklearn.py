@@ -170,7 +170,7 @@ class RRURegressor(RegressorMixin, MultiOutputMixin, _SequenceEstimator):  # typ
         """Return the numbers of each sequence, of the shape of `y` in `fit`."""
         outputs = self._outputs(X)
         numbers = outputs * np.array(self.target_scale_.deviation) + np.array(self.target_scale_.mean)
-        return numbers[:, 0] if self._one_number else numbers
+        return np.asarray(numbers[:, 0] if self._one_number else numbers)
 
 
 def is_list_of_sequences(X: Any) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rru.extras import extra
 from rru.inference import Trained
-from rru.integrations.series import Panel, SeriesData, at_levels, fit_series, quantiles_of
+from rru.integrations.series import Panel, SeriesData, at_levels, fit_series, horizon_of, quantiles_of
 from rru.integrations.sklearn import MAX_SEED, RRUClassifier
 
 with extra("sktime"):
@@ -89,7 +89,7 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
         return self
 
     def _pretrain_update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None) -> RRUForecaster:
-        horizon = self.pretrained_.facts.horizon if fh is None else max(ForecastingHorizon(fh, is_relative=True))
+        horizon = horizon_of(self.pretrained_) if fh is None else max(ForecastingHorizon(fh, is_relative=True))
         self.pretrained_ = self._trained(y, X, int(horizon))
         return self
 
