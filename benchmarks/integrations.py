@@ -1,6 +1,6 @@
 """The same data through the command, `rru.fit` and the estimators and models of `rru.integrations`.
 
-    python -m benchmarks.integrations series PBS sktime
+    python -m benchmarks.integrations series seatbelts sktime
     python -m benchmarks.integrations classes ItalyPowerDemand sklearn
 
 Prints one line of JSON: MASE of forecasts from three origins without training again, or accuracy on the test part of
@@ -24,9 +24,18 @@ from sktime import datasets
 import rru
 
 HORIZON, ORIGINS, SEASON, CONTEXT = 12, 3, 12, 60
-SERIES = {"airline": datasets.load_airline, "PBS": datasets.load_PBS_dataset}
 CLASSES = {"ItalyPowerDemand": datasets.load_italy_power_demand, "BasicMotions": datasets.load_basic_motions}
+BELTS = Path(datasets.__file__).parent / "data" / "seatbelts" / "seatbelts.csv"  # killed or injured on British roads
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+
+
+def seatbelts():
+    """Return the drivers killed or seriously injured in Great Britain, by month."""
+    read = pd.read_csv(BELTS, index_col=0, parse_dates=True)["KSI"]
+    return read.to_period("M").astype(float)
+
+
+SERIES = {"airline": datasets.load_airline, "seatbelts": seatbelts}
 
 
 def parts(series):
