@@ -22,13 +22,13 @@ def test_each_cell_with_a_kernel_is_in_the_table(variant):
 @pytest.mark.skipif(not library.BUILT, reason="the native library is not built")
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_library_has_the_loops_that_the_table_lists(name):
-    directions = ["forward", "backward"] + ["quantized"] * (KERNELS[name].quantized is not None)
+    directions = ["forward", "backward"] + ["quantized"] * KERNELS[name].quantized
     assert all(library._find(f"{name}_{direction}_f32_{library.instruction_set}") for direction in directions)
 
 
 def test_a_kernel_without_int8_or_fused_loops_is_refused_not_computed_as_another(monkeypatch):
     cell = rru.GRUCell(3, 4)
-    monkeypatch.setitem(KERNELS, "gru", dataclasses.replace(KERNELS["gru"], fused=None, quantized=None))
+    monkeypatch.setitem(KERNELS, "gru", dataclasses.replace(KERNELS["gru"], fused=None, quantized=False))
     assert not quantized.can_run("gru")
     assert "GRUCell has no fused scan" in fused.why_not(cell)
     with pytest.raises(TypeError, match="GRUCell cannot be quantized"):

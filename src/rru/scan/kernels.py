@@ -18,7 +18,7 @@ from rru.scan.fused.gru import FusedGRU
 from rru.scan.fused.lstm import FusedLSTM
 from rru.scan.fused.mogrifier import FusedMogrifier
 from rru.scan.fused.rru import FusedRRU
-from rru.scan.native import rounding
+from rru.scan.matrices import Matrices, of_gru, of_lstm, of_mogrifier, of_rru
 from rru.scan.native.gated import NativeGRU, NativeLSTM, NativeMogrifier
 from rru.scan.native.rru import NativeRRU
 from rru.scan.native.rru_narrow import NativeNarrowRRU
@@ -99,7 +99,8 @@ class Kernel:
 
     - `options`: its options, a NamedTuple of numbers.
     - `native`, `fused`: its loops.
-    - `quantized`: rounds its weights to int8, for a native scan.
+    - `matrices`: returns its weights as the matrices of a step, given the weights in order and the options.
+    - `quantized`: whether the library has a scan with int8 weights.
     - `torch_function`: torch's own function that computes the same, or None, given the options.
     - `arrange`: returns the weights, given by name, in the order in which the loops read them; must be differentiable.
       None: the cell has them in that order.
@@ -109,8 +110,9 @@ class Kernel:
 
     options: type[Options]
     native: NativeCell
+    matrices: Callable[[list[Tensor], Any], Matrices]
     fused: FusedCell | None = None
-    quantized: rounding.Quantize | None = None
+    quantized: bool = False
     torch_function: Callable[[Any], Callable[..., Any] | None] = lambda options: None
     arrange: Callable[[AnyCell, dict[str, Tensor]], list[Tensor]] | None = None
     equivalent: Callable[[str], str] = lambda cell_options: cell_options
@@ -135,16 +137,18 @@ KERNELS: dict[str, Kernel] = {
     "rru": Kernel(
         RRUOptions,
         NativeRRU(wide=NativeWideRRU(), narrow=NativeNarrowRRU()),
+        of_rru,
         FusedRRU(),
-        quantized=rounding.of_rru,
+        quantized=True,
         linear_outputs=True,
     ),
     # W^x, W^h, and b with the forget bias added
     "lstm": Kernel(
         NoOptions,
         NativeLSTM(),
+        of_lstm,
         FusedLSTM(),
-        quantized=rounding.of_lstm,
+        quantized=True,
         torch_function=lambda options: torch.lstm,
         arrange=_with_forget_bias,
         equivalent=lambda cell_options: json.dumps(json.loads(cell_options) | {"forget_bias": 0.0}),
@@ -153,12 +157,13 @@ KERNELS: dict[str, Kernel] = {
     "gru": Kernel(
         GRUOptions,
         NativeGRU(),
+        of_gru,
         FusedGRU(),
-        quantized=rounding.of_gru,
+        quantized=True,
         torch_function=lambda options: torch.gru if options.reset_after else None,
     ),
     # W^x, W^h, b, and for each round A (unless the rank is 0), B, b
-    "mogrifier": Kernel(MogrifierOptions, NativeMogrifier(), FusedMogrifier()),
+    "mogrifier": Kernel(MogrifierOptions, NativeMogrifier(), of_mogrifier, FusedMogrifier()),
 }
 """By name; with the weights in order."""
 

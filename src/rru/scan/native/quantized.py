@@ -10,7 +10,7 @@ from rru.scan.kernels import KERNELS
 from rru.scan.native import library
 from rru.scan.native.call import function_of
 from rru.scan.native.library import memory_of
-from rru.scan.native.rounding import Matrix
+from rru.scan.native.rounding import Matrix, rounded
 from rru.scan.recording import PLAIN, is_recorded, transform
 from rru.scan.reference import ScanInputs, State
 
@@ -33,14 +33,13 @@ class QuantizedCell(Protocol):
 
 def can_run(kernel: str | None) -> bool:
     """Return whether the library has a quantized scan for cells with this kernel."""
-    return library.BUILT and kernel in KERNELS and KERNELS[kernel].quantized is not None
+    return library.BUILT and kernel in KERNELS and KERNELS[kernel].quantized
 
 
 def matrices_of(kernel: str, weights: list[Tensor], options: Any) -> tuple[list[Matrix], list[Tensor]]:
-    """Return the weights of a kernel in int8; see `rounding.Quantize`."""
-    quantize = KERNELS[kernel].quantized
-    assert quantize is not None
-    return quantize(weights, options)
+    """Return the matrices of a kernel in int8, in the order in which the scan reads them, and what stays floats."""
+    products, others = KERNELS[kernel].matrices(weights, options)
+    return [rounded(*product) for product in products], others
 
 
 def scan(cell: QuantizedCell, inputs: ScanInputs) -> tuple[Tensor, State]:
