@@ -197,16 +197,20 @@ def export(
     folder: Path,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to create.")],
     file_format: Annotated[
-        str, typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes).")
+        str, typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes), c (sources).")
     ] = "safetensors",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Round the weights to int8: a quarter of the size. For --format c.")
+    ] = False,
 ) -> None:
     """Export a trained model to a folder, with a README, for rru or for other runtimes.
 
     rru export latest -o model
     rru export latest -o model --format onnx
+    rru export latest -o model --format c --int8
     """
     with plain_errors():
-        files = inference.export(loaded(folder), output, file_format)
+        files = inference.export(loaded(folder), output, file_format, int8=int8)
         line(f"{output}: {', '.join(files)}")
         if file_format == "safetensors":
             next_command("use", str(output))

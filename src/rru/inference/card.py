@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rru import data
@@ -54,7 +55,7 @@ for x in inputs:
     state = dict(zip(state, after))
 """
 """Code that runs the same with ONNX step by step, if the model does not read whole windows."""
-OWN_FILES = {"safetensors": (CELL, KIND), "onnx": (), "torch-export": (CELL,)}
+OWN_FILES = {"safetensors": (CELL, KIND), "onnx": (), "torch-export": (CELL,), "c": ()}
 OWN_CODE = "the model's own code"
 
 _OCTAVE = (
@@ -62,24 +63,33 @@ _OCTAVE = (
 )
 
 
-def card(trained: Trained, form: str) -> str:
-    """Return the model card, in Markdown."""
+def card(trained: Trained, form: str, use: Sequence[str] | None = None) -> str:
+    """Return the model card, in Markdown.
+
+    **Arguments:** `use`: the lines about using the model. Default: code in Python.
+    """
     title = f"# {trained.config.model.cell} on {trained.config.title}"
     lines = [*_front_matter(trained, form), title, ""]
     lines += [f"A recurrent model of {count_parameters(trained.model):,} parameters, made with `rru`.", ""]
-    about = kind_of(trained.kind).card(trained.trained_on, trained.model)
-    lines += ["## Use", "", *_own_code(trained, form), *_commands(trained, form)]
-    lines += [f"The code needs {NEEDS[form]}. Run it in this folder.", ""]
-    lines += ["```python", *_program(trained, about, form).splitlines(), "```", "", f"`inputs`: {about.inputs}.", ""]
+    lines += ["## Use", "", *(_in_python(trained, form) if use is None else use)]
     lines += [_OCTAVE, ""] if trained.task == "jsb" else []
-    if not isinstance(trained.model, SequenceModel):
-        lines += ["All sequences of a batch must be equally long.", ""]
     lines += ["## Results", "", *_results(trained), ""]
     return "\n".join([*lines, *_data(trained)])
 
 
+def _in_python(trained: Trained, form: str) -> list[str]:
+    """Return how to use the model in Python, as lines of Markdown."""
+    about = kind_of(trained.kind).card(trained.trained_on, trained.model)
+    lines = [*_own_code(trained, form), *_commands(trained, form)]
+    lines += [f"The code needs {NEEDS[form]}. Run it in this folder.", ""]
+    lines += ["```python", *_program(trained, about, form).splitlines(), "```", "", f"`inputs`: {about.inputs}.", ""]
+    if not isinstance(trained.model, SequenceModel):
+        lines += ["All sequences of a batch must be equally long.", ""]
+    return lines
+
+
 def own_files(trained: Trained, form: str) -> dict[str, bytes]:
-    """Return the user's own files that an exported model needs, by name; a graph for ONNX needs none."""
+    """Return the user's own files that an exported model needs, by name; graphs for ONNX and C need none."""
     return {name: source for name, source in own_code(trained.config).items() if name in OWN_FILES[form]}
 
 

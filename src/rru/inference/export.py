@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rru.files import write_folder
+from rru.inference import engine
 from rru.inference.card import card, own_files
 from rru.inference.output import check_free
 from rru.settings.config import Tables
@@ -23,7 +24,9 @@ from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY, about_
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
 
-FORMATS = ("safetensors", "onnx", "torch-export")
+FORMATS = ("safetensors", "onnx", "torch-export", "c")
+ROUNDED = ("c",)
+"""The formats whose weights can be int8."""
 CARD = "README.md"
 STATE = "initial_state.npz"
 HEAD = "head.npz"
@@ -31,7 +34,7 @@ CHORD_STATE = "chord_state.npz"
 ADVICE = "choose another name, or remove it first"
 
 
-def export(trained: Trained, folder: Path, form: str) -> list[str]:
+def export(trained: Trained, folder: Path, form: str, *, int8: bool = False) -> list[str]:
     """Write a model to a new folder, in the layout of the Hugging Face Hub. The folder is complete or not there.
 
     **Arguments:**
@@ -39,17 +42,21 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     - `trained`: the model.
     - `folder`: the folder to create; raises ValueError if it exists.
     - `form`: `safetensors`: for `rru.load`; `onnx`: one model for whole sequences and one for a single step;
-      `torch-export`: a program for `torch.export.load`.
+      `torch-export`: a program for `torch.export.load`; `c`: C sources without dependencies, and the weights.
+    - `int8`: whether weights are rounded to int8, for `c`.
 
     **Returns:** the names of the files, sorted.
     """
     if form not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got {form!r}")
+    if int8 and form not in ROUNDED:
+        raise ValueError(f"int8 is for the format {' or '.join(ROUNDED)}, got {form!r}; `rru.quantize` rounds in Python")
     check_free([folder], ADVICE)
     writers: dict[str, Callable[[Trained], dict[str, bytes]]] = {
         "safetensors": lambda trained: {MODEL: pack(trained.model.state_dict())},
         "onnx": _onnx,
         "torch-export": _program,
+        "c": lambda trained: engine.files(trained, int8=int8),
     }
     files = writers[form](trained)
     files[EXPORT_CONFIG] = json.dumps(_without_folders(trained.config.tables()), indent=1).encode()
@@ -58,7 +65,8 @@ def export(trained: Trained, folder: Path, form: str) -> list[str]:
     if trained.vocabulary is not None:
         files[VOCABULARY] = json.dumps(trained.vocabulary.fields()).encode()
     files |= own_files(trained, form)
-    files[CARD] = card(trained, form).encode()
+    use = engine.usage(trained, files, int8=int8) if form == "c" else None
+    files[CARD] = card(trained, form, use).encode()
     check_free([folder], ADVICE)  # in case it was created meanwhile
     write_folder(folder, files, manifest=False)  # users may edit the card
     return sorted(files)

@@ -188,13 +188,15 @@ class Trained(HasRun):
         self.check_command("stream")
         return Stream(self.model)
 
-    def export(self, folder: Path | str, format: str = "safetensors", *, form: str | None = None) -> list[str]:
+    def export(
+        self, folder: Path | str, format: str = "safetensors", *, int8: bool = False, form: str | None = None
+    ) -> list[str]:
         """Write the model to a new folder, for `rru.load` or other runtimes; see `rru.inference.export`.
 
-        **Arguments:** `folder`: the folder to create; `format`: `safetensors`, `onnx` or `torch-export`; `form`: the
-        old name of `format`.
+        **Arguments:** `folder`: the folder to create; `format`: `safetensors`, `onnx`, `torch-export` or `c`; `int8`:
+        whether weights are rounded to int8, for `c`; `form`: the old name of `format`.
         """
-        return export(self, Path(folder), format if form is None else form)
+        return export(self, Path(folder), format if form is None else form, int8=int8)
 
     def check_command(self, command: str) -> None:
         """Raise RunError unless the command is for models of its kind of data."""

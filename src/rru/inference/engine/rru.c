@@ -169,23 +169,25 @@ static void copy(float *to, const float *from, size_t count) {
 static void add_columns(float *sums, const float *const columns[TOGETHER], const float factors[TOGETHER], size_t size) {
   const float *const a = columns[0], *const b = columns[1], *const c = columns[2], *const d = columns[3];
   const float *const e = columns[4], *const f = columns[5], *const g = columns[6], *const h = columns[7];
+  const float by_a = factors[0], by_b = factors[1], by_c = factors[2], by_d = factors[3];
+  const float by_e = factors[4], by_f = factors[5], by_g = factors[6], by_h = factors[7];
   size_t i = 0;
 #if LANES > 1
 #define AT(type, p) (*(const type *)((p) + i))
-#define ADD(type)                                                                                              \
-  {                                                                                                            \
-    type even = AT(type, sums) + factors[0] * AT(type, a), odd = factors[1] * AT(type, b);                      \
-    even += factors[2] * AT(type, c), odd += factors[3] * AT(type, d);                                          \
-    even += factors[4] * AT(type, e), odd += factors[5] * AT(type, f);                                          \
-    even += factors[6] * AT(type, g), odd += factors[7] * AT(type, h);                                          \
-    *(type *)(sums + i) = even + odd;                                                                          \
+#define ADD(type)                                                                           \
+  {                                                                                         \
+    type even = AT(type, sums) + by_a * AT(type, a), odd = by_b * AT(type, b);              \
+    even += by_c * AT(type, c), odd += by_d * AT(type, d);                                  \
+    even += by_e * AT(type, e), odd += by_f * AT(type, f);                                  \
+    even += by_g * AT(type, g), odd += by_h * AT(type, h);                                  \
+    *(type *)(sums + i) = even + odd;                                                       \
   }
   for (; i + LANES <= size; i += LANES) ADD(vector)
   for (; i < size; i += 4) ADD(four)
 #else
   for (; i < size; ++i)
-    sums[i] += (factors[0] * a[i] + factors[1] * b[i] + factors[2] * c[i] + factors[3] * d[i]) +
-               (factors[4] * e[i] + factors[5] * f[i] + factors[6] * g[i] + factors[7] * h[i]);
+    sums[i] += (by_a * a[i] + by_b * b[i] + by_c * c[i] + by_d * d[i]) +
+               (by_e * e[i] + by_f * f[i] + by_g * g[i] + by_h * h[i]);
 #endif
 }
 
