@@ -47,3 +47,21 @@ def untrained_run(tmp_path_factory):
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, untrained_run):
+    """Models of all kinds, with random weights, by name."""
+    from tests.inference.small_models import make_models
+
+    return make_models(tmp_path_factory.mktemp("models"), untrained_run)
+
+
+@pytest.fixture(scope="session")
+def engine_of_gcc(tmp_path_factory):
+    """The C engine as GCC compiles it with the flags of an export."""
+    from tests.inference.c_engine import compiled, compilers
+
+    if not compilers():
+        pytest.skip("there is no C compiler")
+    return compiled(compilers()[0], tmp_path_factory.mktemp("engine"))

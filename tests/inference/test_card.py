@@ -20,9 +20,6 @@ from tests import own_files
 from tests.attacks.used import untrained_run as own_run
 from tests.test_packaging import BLOCKER, extra_packages
 
-TINY = ["model.budget=20k"]
-WORDS = Vocabulary.of(["it", "was", "the", "best", "great", "really"], "words")
-LETTERS = Vocabulary.of([*"abcdefghijklmnopqrstuvwxyz_"], "characters")
 RUN_CARDS = """
 import contextlib, io, json, os, re
 from pathlib import Path
@@ -41,46 +38,6 @@ print(json.dumps(printed))
 """
 
 
-def energy(path, grows=False):
-    """Write a series of days with a weekly pattern and a column beside it."""
-    days = np.arange("2026-01-01", "2026-05-01", dtype="datetime64[D]")
-    values = [(5 + day % 7 + day / 100) * (1.03**day if grows else 1) for day in range(len(days))]
-    rows = [f"{day},{value},{number % 5}" for number, (day, value) in enumerate(zip(days, values, strict=True))]
-    path.write_text("\n".join(["day,load,price", *rows]))
-    return path
-
-
-def owned(folder):
-    """Return the own data of each model and the settings that it needs."""
-    series = {"target": "load", "horizon": 4}
-    return {
-        "characters": (data.from_text(own_files.text(folder / "letters.txt", 100)), []),
-        "words": (data.from_text(own_files.text(folder / "novel.txt", 100), by="words"), []),
-        "bytes": (data.from_text(own_files.text(folder / "bytes.txt", 100), by="bytes"), []),
-        "texts": (data.from_csv(own_files.reviews(folder / "reviews.csv"), text="body", label="stars"), []),
-        "sequences": (
-            data.from_csv(own_files.gestures(folder / "waves.csv"), label="kind", sequence="id", time="t"),
-            [],
-        ),
-        "series": (data.from_csv(energy(folder / "energy.csv"), **series), ["task.context=16", "task.patch=4"]),
-        "inputs": (
-            data.from_csv(energy(folder / "grows.csv", grows=True), columns="price", calendar=True, **series),
-            ["task.context=9", "task.patch=3"],
-        ),
-    }
-
-
-CATALOGUE = {
-    "music": ("bach", None, ["output=independent"]),
-    "nade": ("bach", None, ["output=nade", "output_units=8"]),
-    "chain": ("bach", None, ["output=chain"]),
-    "tied": ("bach", None, ["output=tied"]),
-    "mnist": ("mnist", None, []),
-    "pmnist": ("pmnist", None, []),
-    "reviews": ("imdb", WORDS, []),
-    "tokens": ("ptb-words", WORDS, []),
-    "letters": ("ptb-chars", LETTERS, []),
-}
 COMPILED = (
     "music",
     "nade",
@@ -93,24 +50,6 @@ COMPILED = (
     "series",
     "inputs",
 )  # takes seconds for each
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory, untrained_run):
-    """Models of all kinds, with random weights, by name."""
-    folder = tmp_path_factory.mktemp("models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
-        runs = {name: own_run(folder / name, own, TINY + more) for name, (own, more) in owned(folder).items()}
-    for name, (task, vocabulary, changes) in CATALOGUE.items():
-        runs[name] = untrained_run(task, "rru", vocabulary, [*TINY, *changes])
-    torch.manual_seed(0)
-    models = {name: inference.load(run) for name, run in runs.items()}
-    for trained in models.values():
-        for name, parameter in trained.model.named_parameters():
-            if "head" in name or name == "change":
-                torch.nn.init.normal_(parameter, std=0.3)
-    return models
 
 
 def run_cards(folder, blocked):

@@ -1,30 +1,18 @@
 """The C engine: what it computes, what it refuses, and that every compiler takes it."""
 
-import ctypes
-import math
+import json
 import re
-import shutil
 import struct
-import subprocess
-import sys
 import zlib
-from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import rru
-from rru import data, inference
-from rru.data.own.filling import filled
-from rru.inference.engine import blob, layer_blob
+from rru.inference.engine import layer_blob
 from rru.inference.engine.blob import FIELDS
-from rru.inference.engine.folder import FLAGS, SOURCES
-from rru.inference.line_reader import LineReader
-from rru.nn.registry import register_cell
-from rru.tasks import JointHead
-from tests.inference.c_engine import ENGINE, STRICT, Engine, compiled, compilers, zig
+from tests.inference.c_engine import ENGINE, compiled, compilers
 from tests.variants import VARIANTS
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -116,7 +104,8 @@ def with_rounded_rows(layer):
     copied.load_state_dict(layer.state_dict())
     for cell in copied.cells:
         together = [("weight_x", "weight_h")] if not getattr(cell, "reset_after", False) else []
-        alone = [name for name, weight in cell.named_parameters() if weight.dim() == 2 and name not in sum(together, ())]
+        matrices = [name for name, weight in cell.named_parameters() if weight.dim() == 2]
+        alone = [name for name in matrices if not any(name in names for names in together)]
         for names in [*together, *((name,) for name in alone)]:
             weights = [getattr(cell, name) for name in names]
             scale = torch.cat(weights, 1).abs().amax(1, keepdim=True) / 127
@@ -126,6 +115,69 @@ def with_rounded_rows(layer):
 
 
 def options_of(layer):
-    import json
-
     return {k: v for k, v in json.loads(layer.cells[0].options).items() if k not in ("input_size", "hidden_size")}
+
+
+class TestBlobs:
+    @pytest.fixture(scope="class")
+    def content(self):
+        return layer_blob(layer_of(VARIANTS[0], 5, 4))
+
+    def test_every_changed_byte_is_refused(self, engine, content):
+        for place in range(len(content)):
+            changed = bytearray(content)
+            changed[place] ^= 1 << place % 8
+            assert engine.status(changed) is not None
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda content: content[:-16], "the model is not complete"),
+            (lambda content: content[:10], "not a model that rru exported"),
+            (lambda content: b"", "not a model that rru exported"),
+            (lambda content: b"PK" + content[2:], "not a model that rru exported"),
+            (lambda content: content[:4] + b"\2" + content[5:], "exported by another version of rru"),
+            (lambda content: content[:-1] + b"\7", "its checksum is wrong"),
+        ],
+    )
+    def test_the_message_says_why(self, engine, content, change, message):
+        assert message in engine.status(change(content))
+
+    def test_a_blob_that_is_not_aligned_is_refused(self, engine, content):
+        assert "aligned to 8 bytes" in engine.status(content, aligned=False)
+
+    def test_forged_numbers_with_the_right_checksum_are_refused_or_run(self, engine, content):
+        random = np.random.default_rng(0)
+        for _ in range(2000):
+            engine.status(forged(content, random))  # a crash ends the process
+
+    def test_python_and_c_have_the_same_numbers(self):
+        (names,) = re.findall(r"typedef enum \{(.*?)\} rru_field", (ENGINE / "rru.h").read_text(), re.DOTALL)
+        declared = re.findall(r"RRU_(\w+),", names)
+        assert tuple(name.lower() for name in declared) == FIELDS
+
+    def test_weights_that_are_not_finite_cannot_be_exported(self):
+        layer = layer_of(VARIANTS[0])
+        layer.cells[0].weight_x.data[0, 0] = torch.inf
+        with pytest.raises(ValueError, match="0 first has infinite or NaN weights"):
+            layer_blob(layer)
+
+    def test_layers_without_an_engine_say_so(self):
+        own = type("OwnCell", (rru.LSTMCell,), {})
+        layer = type("OwnLayer", (rru.nn.Layer,), {"cell_class": own})(3, 4)
+        with pytest.raises(ValueError, match="OwnCell has no C engine: cells of rru, gru, lstm, mogrifier have"):
+            layer_blob(layer)
+        with pytest.raises(ValueError, match="a bidirectional layer cannot run step by step"):
+            layer_blob(rru.RRU(3, 4, bidirectional=True))
+
+
+def forged(content, random):
+    """Return a blob with some words of its header and table changed, and the right checksum."""
+    changed = bytearray(content)
+    end = 24 + 4 * len(FIELDS) + 32 * struct.unpack_from("<I", content, 20)[0]
+    for _ in range(random.integers(1, 4)):
+        place = int(random.integers(4, end // 4)) * 4
+        value = int(random.choice([0, 1, 2, 3, 5, 255, 65536, 2**24, 2**31 - 1, 2**32 - 1, random.integers(2**32)]))
+        struct.pack_into("<I", changed, place, value)
+    struct.pack_into("<I", changed, 12, zlib.crc32(changed[16:]))
+    return bytes(changed)

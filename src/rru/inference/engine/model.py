@@ -19,7 +19,7 @@ from rru.nn import Layer
 from rru.scan.kernels import KERNELS, MogrifierOptions, RRUOptions, kernel_of
 from rru.scan.matrices import Product
 from rru.scan.weights import checked_weights
-from rru.tasks import Classifier, Forecaster, JointHead, Recurrent, SequenceModel
+from rru.tasks import Classifier, Forecaster, LinearJointHead, Recurrent, SequenceModel
 from rru.tasks.forecaster import Ensemble
 from rru.tasks.joint import ChainHead, NadeHead
 
@@ -80,7 +80,7 @@ def blob(trained: Trained, *, int8: bool = False) -> bytes:
     if main == "compose":
         beat = steps_per_beat(trained.trained_on)
         numbers |= {"keys": KEYS, "reading": NOTES, "first": LOWEST_NOTE, "beat": beat}
-        if isinstance(model.head, JointHead):
+        if isinstance(model.head, LinearJointHead):
             _joint(tensors, model.head)
     if isinstance(trained.facts, SequenceFacts):
         numbers["scaled"] = 1
@@ -137,7 +137,7 @@ def _layers(tensors: Tensors, layer: Layer, state: Tensor | tuple[Tensor, ...]) 
     return numbers | {"option": getattr(options, "reset_after", 0)}
 
 
-def _joint(tensors: Tensors, head: JointHead) -> None:
+def _joint(tensors: Tensors, head: LinearJointHead) -> None:
     """Add what a joint head has beside the linear map to its conditions."""
     weights = head.sampling()
     tensors.whole("order", weights["order"].numpy())
