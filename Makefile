@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 
 TRITON := build/triton
 
-.PHONY: demo test test-gpu check docs format sanitize fuzz soak wheels check-wheels clean
+.PHONY: demo test test-gpu check docs format engine sanitize fuzz soak wheels check-wheels clean
 
 demo: $(READY)  # the four cells learn Bach chorales, side by side
 	$(VENV)/bin/rru demo
@@ -32,6 +32,10 @@ docs: $(READY)  # the docs as a site in site/, with every link checked
 format: $(READY)  # formats, and fixes what ruff can fix
 	$(VENV)/bin/ruff format
 	$(VENV)/bin/ruff check --fix
+
+engine: $(READY)  # the C engine in WebAssembly, into the package
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt ziglang
+	$(VENV)/bin/python tools/build_engine.py
 
 wheels: $(READY)  # the sdist, and a wheel for every platform, in dist/
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt auditwheel build macholib pefile 'setuptools>=77' ziglang

@@ -98,9 +98,7 @@ class Model:
         place = self.content.ctypes.data, len(content)
         self.bytes = engine.size(*place, ctypes.byref(status))
         self.memory = np.full(self.bytes + 1, 0xFF, np.uint8)  # floats of it are NaN; not aligned
-        self.pointer = self.bytes and engine.init(
-            *place, self.memory.ctypes.data + 1, self.bytes, ctypes.byref(status)
-        )
+        self.pointer = self.bytes and engine.init(*place, self.memory.ctypes.data + 1, self.bytes, ctypes.byref(status))
         if not self.pointer:
             raise RuntimeError(engine.message(status.value).decode())
 

@@ -1,21 +1,26 @@
 """`rru export --format c`: a folder that a C compiler turns into a program that predicts what rru predicts."""
 
+import os
+import platform
 import re
 import shutil
+import struct
 import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rru.data import LOWEST_NOTE
 from rru.inference import export
-from rru.inference.engine import blob, folder
+from rru.inference.engine import blob, folder, layer_blob
 from rru.inference.line_reader import LineReader
 from tests.inference.c_engine import ENGINE, STRICT, zig
 from tests.inference.small_models import energy
-from tests.inference.test_engine import forged
+from tests.inference.test_engine import forged, inputs_of, layer_of
+from tests.variants import VARIANTS
 
 LINES = {
     "characters": ["it was the best\n", "of times\n"],
@@ -48,7 +53,11 @@ def program(tmp_path_factory):
 def ran(program, content, lines, folder, *options):
     (folder / "model.rru").write_bytes(content)
     return subprocess.run(
-        [program, folder / "model.rru", *options], input="".join(lines).encode(), capture_output=True, check=False
+        [program, folder / "model.rru", *options],
+        input="".join(lines).encode(),
+        capture_output=True,
+        check=False,
+        env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0"},  # memory is for the whole life of the program
     )
 
 
@@ -65,7 +74,9 @@ def test_the_program_prints_what_rru_stream_prints(program, models, name, tmp_pa
     assert done.returncode == 0, done.stderr.decode()
     reader = LineReader(trained)
     expected = [answer for line in lines if (answer := reader.read(line))]
-    printed = [re.sub("bits per token", f"bits per {trained.kind[:-1]}", line) for line in done.stdout.decode().splitlines()]
+    printed = [
+        re.sub("bits per token", f"bits per {trained.kind[:-1]}", line) for line in done.stdout.decode().splitlines()
+    ]
     assert len(printed) == len(expected) > 0
     for found, wanted in zip(printed, expected, strict=True):
         words, values = numbers(found)
@@ -170,7 +181,9 @@ class TestFolder:
     def test_without_a_compiler_the_card_says_so(self, models, tmp_path, monkeypatch):
         monkeypatch.setattr(folder, "compiler", lambda: None)
         export(models["series"], tmp_path / "model", "c")
-        assert "| a forecast | not measured: there was no C compiler |" in (tmp_path / "model" / "README.md").read_text()
+        assert (
+            "| a forecast | not measured: there was no C compiler |" in (tmp_path / "model" / "README.md").read_text()
+        )
 
     def test_int8_is_for_c_alone(self, models, tmp_path):
         with pytest.raises(ValueError, match="int8 is for the format c, got 'onnx'"):
@@ -186,33 +199,48 @@ class TestFolder:
         assert not (tmp_path / "model").exists()
 
 
+FREESTANDING = ["-std=gnu99", "-O2", "-ffreestanding", "-nostdlib", "-static", "-ffunction-sections"]
 TARGETS = {
-    "qemu-aarch64": ["-target", "aarch64-linux-musl"],
-    "qemu-arm": ["-target", "arm-linux-musleabi", "-mcpu=cortex_m4", "-DRRU_PLAIN"],
+    "qemu-aarch64": ["-target", "aarch64-linux-none"],
+    "qemu-arm": ["-target", "thumb-linux-eabihf", "-mcpu=cortex_m4+vfp4d16sp", "-fomit-frame-pointer"],
 }
-assert LOWEST_NOTE == 21
+
+
+def outputs_of(program, layer, x, *, int8=False):
+    """Return what a program without libc writes for inputs (T, 1, m)."""
+    content, given = layer_blob(layer, int8=int8), x.numpy().astype("<f4").tobytes()
+    sizes = struct.pack("<2I", len(content), len(given))
+    done = subprocess.run(program, input=sizes + content + given, capture_output=True, check=True)
+    return np.frombuffer(done.stdout, "<f4").reshape(len(x), -1)
+
+
+def without_libc(command, place):
+    sources = [Path(__file__).with_name("freestanding.c"), ENGINE / "rru.c"]
+    flags = ["-Wall", "-Wextra", "-Werror", f"-I{ENGINE}", "-Wl,--gc-sections"]
+    subprocess.run([*command, *FREESTANDING, *flags, *sources, "-o", place], check=True)
+    return place
+
+
+def check_program(program):
+    for variant in VARIANTS:
+        layer, x = layer_of(variant, num_layers=2), inputs_of(37)
+        with torch.no_grad():
+            expected = layer(x)[0][:, 0].numpy()
+        np.testing.assert_allclose(outputs_of(program, layer, x), expected, rtol=1e-5, atol=1e-5)
+        assert np.abs(outputs_of(program, layer, x, int8=True) - expected).max() < 0.1 * np.abs(expected).max()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="of Linux on x86_64")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+def test_the_engine_needs_no_libc(tmp_path):
+    check_program([without_libc(["gcc"], tmp_path / "steps")])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("emulator", TARGETS)
-def test_other_processors_print_the_same(emulator, program, models, tmp_path):
+def test_other_processors_compute_the_same(emulator, tmp_path):
     if zig() is None:
         pytest.skip("ziglang is not installed")
     if shutil.which(emulator) is None:
         pytest.skip(f"{emulator} is not installed")
-    sources = [ENGINE / "main.c", ENGINE / "rru.c"]
-    command = [*zig(), *TARGETS[emulator], *STRICT, "-O2", "-static", *sources, "-o", tmp_path / "main"]
-    subprocess.run(command, check=True)
-    for name in ("music", "nade", "texts", "sequences", "series"):
-        for int8 in (False, True):
-            content = blob(models[name], int8=int8)
-            lines = LINES.get(name, LINES["music"]) if name != "series" else [f"{5 + day % 7}\n" for day in range(40)]
-            expected = ran(program, content, lines, tmp_path).stdout.decode()
-            found = subprocess.run(
-                [emulator, tmp_path / "main", tmp_path / "model.rru"],
-                input="".join(lines).encode(),
-                capture_output=True,
-                check=True,
-            ).stdout.decode()
-            assert numbers(found)[0] == numbers(expected)[0]
-            np.testing.assert_allclose(numbers(found)[1], numbers(expected)[1], rtol=1e-3, atol=1.01)
+    check_program([emulator, without_libc([*zig(), *TARGETS[emulator]], tmp_path / "steps")])

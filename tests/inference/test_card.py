@@ -11,13 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
-from rru import data, inference
-from rru.data.vocabulary import Vocabulary
+from rru import inference
 from rru.inference.card import NEEDS, card
 from rru.kinds import kind_of
 from rru.tasks import SeriesPart, Windows
-from tests import own_files
-from tests.attacks.used import untrained_run as own_run
 from tests.test_packaging import BLOCKER, extra_packages
 
 RUN_CARDS = """

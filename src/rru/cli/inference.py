@@ -197,7 +197,8 @@ def export(
     folder: Path,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to create.")],
     file_format: Annotated[
-        str, typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes), c (sources).")
+        str,
+        typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes), c (sources)."),
     ] = "safetensors",
     int8: Annotated[
         bool, typer.Option("--int8", help="Round the weights to int8: a quarter of the size. For --format c.")

@@ -50,7 +50,9 @@ def export(trained: Trained, folder: Path, form: str, *, int8: bool = False) -> 
     if form not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got {form!r}")
     if int8 and form not in ROUNDED:
-        raise ValueError(f"int8 is for the format {' or '.join(ROUNDED)}, got {form!r}; `rru.quantize` rounds in Python")
+        raise ValueError(
+            f"int8 is for the format {' or '.join(ROUNDED)}, got {form!r}; `rru.quantize` rounds in Python"
+        )
     check_free([folder], ADVICE)
     writers: dict[str, Callable[[Trained], dict[str, bytes]]] = {
         "safetensors": lambda trained: {MODEL: pack(trained.model.state_dict())},

@@ -105,8 +105,8 @@ def _inputs(trained: Trained) -> str:
     if isinstance(facts, SeriesFacts) and facts.layout.size:
         known = [*facts.layout.known, *facts.layout.calendar]
         return (
-            f"After the value, a line has the inputs of its step: {', '.join([*facts.layout.past, *known])}; a category "
-            "has a number for each of its levels, 1 for the one it has. Those known in advance "
+            f"After the value, a line has the inputs of its step: {', '.join([*facts.layout.past, *known])}; a "
+            "category has a number for each of its levels, 1 for the one it has. Those known in advance "
             f"({', '.join(known) or 'none'}) can go on for the steps to be forecast, in lines that begin with a comma. "
             "What is missing is taken as its mean."
         )
