@@ -1,5 +1,7 @@
 """Export the models of tasks to ONNX: over whole sequences, and one step."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
