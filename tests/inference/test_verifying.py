@@ -1,10 +1,13 @@
 """`rru verify` on runs and exports: the files of an export are compared with the model they were made from."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 import rru
 from rru.inference import export, load, verifying
+from rru.inference.engine.folder import compiler
 from rru.inference.verifying import exported_paths, random_inputs, verify_folder
 
 
@@ -66,3 +69,17 @@ def test_a_safetensors_export_has_no_other_runtimes(trained, tmp_path):
     export(trained, tmp_path / "model", "safetensors")
     assert exported_paths(tmp_path / "model") == []
     assert random_inputs(load(tmp_path / "model").model).shape == (12, 3, 88)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_an_export_to_c_is_run_in_c_and_in_webassembly(trained, chorales, tmp_path, int8):
+    export(trained, tmp_path / "c", "c", int8=int8)
+    report = verify_folder(tmp_path / "c", chorales)
+    assert [checked.path for checked in report.paths] == ["model.rru in C", "model.rru in WebAssembly"]
+    assert report.ok
+    if shutil.which("node"):
+        assert report["model.rru in WebAssembly"].verdict == "same"
+    if compiler():
+        assert report["model.rru in C"].verdict == "same"
+        (tmp_path / "c" / "model.rru").write_bytes((tmp_path / "c" / "model.rru").read_bytes()[:-1] + b"\7")
+        assert "checksum" in verify_folder(tmp_path / "c", chorales)["model.rru in C"].reason

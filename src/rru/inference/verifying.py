@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from rru.extras import extra
+from rru.inference.engine.folder import WEIGHTS
+from rru.inference.engine.running import Steps, is_rounded, steps_in_c, steps_in_node
 from rru.inference.export import STATE
 from rru.inference.loading import load
 from rru.nn.verification import Verification
 from rru.nn.verification.case import Case, Results
-from rru.nn.verification.paths import CannotRunError, Run
+from rru.nn.verification.paths import INT8, CannotRunError, Run
 from rru.nn.verification.paths import Path as VerifiedPath
 from rru.nn.verification.verifying import about, checked, truth, verify
 from rru.tasks import Recurrent
@@ -59,17 +61,19 @@ def random_inputs(model: Recurrent) -> Tensor:
 
 
 def exported_paths(folder: Path) -> list[VerifiedPath]:
-    """Return the paths that an export to other runtimes has: one for each file in `RUNTIMES`; none for a run.
-
-    Another runtime, such as an engine in C or WebAssembly, is one more entry there.
-    """
+    """Return the paths that an export to other runtimes has: those in `RUNTIMES` whose files it has; none for a run."""
     if (folder / MODEL).is_file():
         return []
     return [
-        VerifiedPath(name, partial(prepare, folder / name))
-        for name, prepare in RUNTIMES.items()
-        if (folder / name).is_file()
+        VerifiedPath(name, partial(prepare, folder / file), _tolerance(folder / file))
+        for name, (file, prepare) in RUNTIMES.items()
+        if (folder / file).is_file()
     ]
+
+
+def _tolerance(file: Path) -> float | None:
+    """Return the tolerance of a file whose matrices are rounded to int8; None for the usual one."""
+    return INT8 if file.name == WEIGHTS and is_rounded(file.read_bytes()) else None
 
 
 def _sequence(file: Path, case: Case) -> Run:
@@ -99,12 +103,32 @@ def _program(file: Path, case: Case) -> Run:
     raise CannotRunError("loading such a file can run code; `rru verify RUN` exports its model anew and loads that")
 
 
-RUNTIMES: dict[str, Callable[[Path, Case], Run]] = {
-    "sequence.onnx": _sequence,
-    "step.onnx": _steps,
-    "model.pt2": _program,
+def _engine(start: Callable[[bytes], Steps], file: Path, case: Case) -> Run:
+    """Run the sequences of a batch one by one in the C engine."""
+    model, inputs = case.model, _inputs(case).numpy()
+    assert isinstance(model, Recurrent)
+    if model.window_steps:
+        raise CannotRunError("a step in C is not one of series; its forecasts are compared in rru's own tests")
+    steps, whole = start(file.read_bytes()), case.outputs(model)["output 0"].dim() == 3
+
+    def run() -> Results:
+        outputs, states = zip(*(steps(sequence) for sequence in inputs.swapaxes(0, 1)), strict=True)
+        stacked = np.stack(outputs, axis=1)  # (T, B, p)
+        layers, parts = model.layers.num_layers, len(model.layers.cells[0].state_names)
+        state = np.stack(states).reshape(len(states), layers, parts, -1).transpose(2, 1, 0, 3)  # (parts, layers, B, n)
+        return _as_outputs(case, [stacked if whole else stacked[-1], *np.ascontiguousarray(state)])
+
+    return run
+
+
+RUNTIMES: dict[str, tuple[str, Callable[[Path, Case], Run]]] = {
+    "sequence.onnx": ("sequence.onnx", _sequence),
+    "step.onnx": ("step.onnx", _steps),
+    "model.pt2": ("model.pt2", _program),
+    "model.rru in C": (WEIGHTS, partial(_engine, steps_in_c)),
+    "model.rru in WebAssembly": (WEIGHTS, partial(_engine, steps_in_node)),
 }
-"""What runs the files of an export, by name."""
+"""The file of an export, and what runs it, by the name of the path."""
 
 
 def _session(file: Path) -> Any:

@@ -109,5 +109,15 @@ def packed(numbers: Mapping[str, int], tensors: Tensors) -> bytes:
     return MAGIC + struct.pack("<3I", VERSION, 16 + len(body), zlib.crc32(body)) + body
 
 
+def tensor_types(blob: bytes) -> set[int]:
+    """Return the types of the tensors in a blob, such as `COLUMNS_F32`; raise ValueError if it is not a model."""
+    try:
+        numbers, tensors = struct.unpack_from("<2I", blob, 16)
+        entries = [struct.unpack_from("<16s4I", blob, 24 + 4 * numbers + 32 * number) for number in range(tensors)]
+    except struct.error:
+        raise ValueError("the blob is not a model: its table is cut off") from None
+    return {kind for _, kind, *_ in entries}
+
+
 def _aligned(size: int) -> int:
     return size + -size % ALIGNMENT
