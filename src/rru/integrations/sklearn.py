@@ -74,11 +74,12 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"all sequences must have the same number of features, got {sorted(sizes)}")
             self._check_features(sizes.pop(), reset=reset)
             return contents
-        array = validate_data(self, X, reset=reset, skip_check_array=False, **_CHECKS)
-        if array.ndim > 3:
-            raise ValueError(f"X must be (n, steps, features) or (n, steps), got {array.ndim} dimensions")
-        if array.ndim == 2:
-            return list(array[..., None])
+        dimensions = X.ndim if hasattr(X, "ndim") else np.ndim(X)
+        if dimensions < 3:  # the number of steps is what scikit-learn calls features
+            return list(validate_data(self, X, reset=reset, **_CHECKS)[..., None])
+        array = check_array(X, estimator=self, input_name="X", **_CHECKS)
+        if dimensions > 3:
+            raise ValueError(f"X must be (n, steps, features) or (n, steps), got {dimensions} dimensions")
         if 0 in array.shape:
             raise ValueError(f"X must have at least one step and feature, got shape {array.shape}")
         self._check_features(array.shape[2], reset=reset)
