@@ -176,7 +176,8 @@ static void read_numbers(char *line, double *values) {
     char *end;
     const double value = strtod(line, &end);
     if (end == line) {
-      if (!isspace((unsigned char)*line) && *line != ',') fail("line", "must have numbers, separated by commas or spaces");
+      if (!isspace((unsigned char)*line) && *line != ',')
+        fail("line", "must have numbers, separated by commas or spaces");
       ++line;
       continue;
     }
@@ -200,7 +201,8 @@ static void read_notes(char *line) {
   for (;; line = end) {
     const long note = strtol(line, &end, 10);
     if (end == line) break;
-    if (note < first || note >= first + keys) fail("line", "must have MIDI notes that the model has, separated by spaces");
+    if (note < first || note >= first + keys)
+      fail("line", "must have MIDI notes that the model has, separated by spaces");
     features[note - first] = 1;
   }
   while (isspace((unsigned char)*end)) ++end;
@@ -316,7 +318,8 @@ static void print_array(const uint32_t *words, size_t bytes, size_t memory_bytes
   size_t i;
   printf("/* A model of rru: rru_init(model, %lu, memory, %lu, &status) */\n", (unsigned long)bytes,
          (unsigned long)memory_bytes);
-  printf("#include <stdint.h>\n\nconst union {\n  uint32_t words[%lu];\n  double alignment;\n} model = {{", (unsigned long)(bytes / 4));
+  printf("#include <stdint.h>\n\nconst union {\n  uint32_t words[%lu];\n  double alignment;\n} model = {{",
+         (unsigned long)(bytes / 4));
   for (i = 0; i < bytes / 4; ++i) printf("%s0x%08lxu,", i % 8 ? " " : "\n    ", (unsigned long)words[i]);
   printf("\n}};\n");
 }

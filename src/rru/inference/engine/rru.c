@@ -263,8 +263,9 @@ static void whole_products(const int8_t *codes, const int16_t *whole, size_t siz
       const __m128i line = _mm_loadu_si128((const __m128i *)(const void *)(codes + LINES * k + (size_t)i * CODES));
       const __m128i low = _mm_srai_epi16(_mm_unpacklo_epi8(line, line), 8);
       const __m128i high = _mm_srai_epi16(_mm_unpackhi_epi8(line, line), 8);
-      total = _mm_add_epi32(total, _mm_madd_epi16(low, _mm_loadu_si128((const __m128i *)(const void *)(whole + k))));
-      total = _mm_add_epi32(total, _mm_madd_epi16(high, _mm_loadu_si128((const __m128i *)(const void *)(whole + k + 8))));
+      const __m128i first = _mm_loadu_si128((const __m128i *)(const void *)(whole + k));
+      const __m128i second = _mm_loadu_si128((const __m128i *)(const void *)(whole + k + 8));
+      total = _mm_add_epi32(total, _mm_add_epi32(_mm_madd_epi16(low, first), _mm_madd_epi16(high, second)));
     }
     _mm_storeu_si128((__m128i *)(void *)parts, total);
     sums[i] = parts[0] + parts[1] + parts[2] + parts[3];
@@ -437,7 +438,7 @@ static void mogrify(rru_model *model, const layer *each) {
 
 static const float *run_lstm(rru_model *model, const layer *each, float *h) {
   const int32_t n = model->numbers[RRU_HIDDEN], capped = model->numbers[RRU_CELL] == 3;
-  const float *const in = model->wide, *const forget = in + n, *const candidate = forget + n, *const out = candidate + n;
+  const float *const in = model->wide, *const forget = in + n, *const candidate = in + 2 * n, *const out = in + 3 * n;
   float *const c = h + n;
   int32_t i;
   multiply(model, &each->first, model->both, model->wide);
@@ -522,7 +523,9 @@ const float *rru_predict(rru_model *model) {
   return model->logits;
 }
 
-const float *rru_step(rru_model *model, const float *input) { return rru_read(model, input) ? rru_predict(model) : NULL; }
+const float *rru_step(rru_model *model, const float *input) {
+  return rru_read(model, input) ? rru_predict(model) : NULL;
+}
 
 const float *rru_step_token(rru_model *model, uint32_t token) {
   return rru_read_token(model, token) ? rru_predict(model) : NULL;
@@ -1084,7 +1087,8 @@ static void build(reader *from, arena *memory, rru_model *model) {
   const int32_t *const numbers = model->numbers;
   const size_t n = (size_t)numbers[RRU_HIDDEN], context = (size_t)numbers[RRU_CONTEXT];
   const size_t horizon = (size_t)numbers[RRU_HORIZON], keys = (size_t)numbers[RRU_KEYS];
-  const size_t inputs = (size_t)(numbers[RRU_INPUTS] > numbers[RRU_OUTPUTS] ? numbers[RRU_INPUTS] : numbers[RRU_OUTPUTS]);
+  const int32_t m = numbers[RRU_INPUTS], p = numbers[RRU_OUTPUTS];
+  const size_t inputs = (size_t)(m > p ? m : p);
   size_t wide;
   int32_t i;
   model->parts = numbers[RRU_CELL] > 1 ? 2 : 1;
