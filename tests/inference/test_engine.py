@@ -118,11 +118,12 @@ def options_of(layer):
     return {k: v for k, v in json.loads(layer.cells[0].options).items() if k not in ("input_size", "hidden_size")}
 
 
-class TestBlobs:
-    @pytest.fixture(scope="class")
-    def content(self):
-        return layer_blob(layer_of(VARIANTS[0], 5, 4))
+@pytest.fixture(scope="module")
+def content():
+    return layer_blob(layer_of(VARIANTS[0], 5, 4))
 
+
+class TestBlobs:
     def test_every_changed_byte_is_refused(self, engine, content):
         for place in range(len(content)):
             changed = bytearray(content)

@@ -66,7 +66,7 @@ class Tensors:
         columns = values.shape[1] if values.dim() == 2 else 1
         self._add(name, ROWS_F32, (len(values), columns), values.detach().float())
 
-    def doubles(self, name: str, values: Sequence[float] | NDArray[np.float64]) -> None:
+    def doubles(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> None:
         """Add doubles, (rows,) or (rows, columns)."""
         array = np.asarray(values, np.float64)
         self._add(name, ROWS_F64, (len(array), array.shape[1] if array.ndim == 2 else 1), array)
