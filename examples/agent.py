@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--signals", type=int, default=4, help="different signals to remember")
     parser.add_argument("--environments", type=int, default=32, help="environments that run at once")
     parser.add_argument("--steps", type=int, default=64, help="steps of experience in each batch")
-    parser.add_argument("--updates", type=int, default=200, help="batches to learn from")
+    parser.add_argument("--updates", type=int, default=150, help="batches to learn from")
     parser.add_argument("--parameters", type=int, default=20_000, help="maximum number of parameters of each agent")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
