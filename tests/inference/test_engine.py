@@ -152,10 +152,12 @@ class TestBlobs:
         for _ in range(2000):
             engine.status(forged(content, random))  # a crash ends the process
 
-    def test_python_and_c_have_the_same_numbers(self):
-        (names,) = re.findall(r"typedef enum \{(.*?)\} rru_field", (ENGINE / "rru.h").read_text(), re.DOTALL)
-        declared = re.findall(r"RRU_(\w+),", names)
+    def test_python_c_and_javascript_have_the_same_numbers(self):
+        (names,) = re.findall(r"typedef enum \{([^}]*)\} rru_field", (ENGINE / "rru.h").read_text())
+        declared = re.findall(r"^  RRU_(\w+),", names, re.MULTILINE)
         assert tuple(name.lower() for name in declared) == FIELDS
+        (listed,) = re.findall(r"RRU_FIELDS = \[(.*?)\]", (ENGINE / "rru.js").read_text(), re.DOTALL)
+        assert tuple(re.findall(r'"(\w+)"', listed)) == FIELDS
 
     def test_weights_that_are_not_finite_cannot_be_exported(self):
         layer = layer_of(VARIANTS[0])
