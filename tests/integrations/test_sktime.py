@@ -10,8 +10,8 @@ from rru.integrations.sktime import RRUForecaster, RRUSeriesClassifier
 pytestmark = pytest.mark.filterwarnings("ignore")  # sktime's own
 QUICK = RRUForecaster.get_test_params()[0]
 SHORT = {
-    RRUForecaster: ["test_constructor", "test_clone", "test_predict_quantiles", "test_pretrain_fit_predict_workflow"],
-    RRUSeriesClassifier: ["test_constructor", "test_clone", "test_classifier_output"],
+    RRUForecaster: ["test_constructor", "test_predict_quantiles", "test_pretrain_fit_predict_workflow"],
+    RRUSeriesClassifier: ["test_constructor", "test_classifier_output"],
 }
 
 
