@@ -82,7 +82,7 @@ def test_code_runs_and_gives_the_documented_shapes_and_numbers(block):
         exec(block, names)
     assert "#" in block  # it claims something
     for targets, shapes in re.findall(r"^(\w+(?:, \w+)*) = .*# ((?:\([\d, ]+\)(?:, )?)+)$", block, re.MULTILINE):
-        claimed = [tuple(map(int, shape.split(","))) for shape in re.findall(r"\(([\d, ]+)\)", shapes)]
+        claimed = [tuple(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\(([\d, ]+)\)", shapes)]
         assert [tuple(names[target].shape) for target in targets.split(", ")] == claimed
     for target, number in re.findall(r"^(\w+) = .*: ([\d_]+)$", block, re.MULTILINE):
         assert names[target] == int(number)

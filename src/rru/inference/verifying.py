@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from rru.extras import extra
+from rru.files import read_file
+from rru.inference.engine.blob import MAX_BYTES
 from rru.inference.engine.folder import WEIGHTS
 from rru.inference.engine.running import Steps, is_rounded, steps_in_c, steps_in_node
 from rru.inference.export import STATE
@@ -73,7 +75,7 @@ def exported_paths(folder: Path) -> list[VerifiedPath]:
 
 def _tolerance(file: Path) -> float | None:
     """Return the tolerance of a file whose matrices are rounded to int8; None for the usual one."""
-    return INT8 if file.name == WEIGHTS and is_rounded(file.read_bytes()) else None
+    return INT8 if file.name == WEIGHTS and is_rounded(read_file(file, MAX_BYTES)) else None
 
 
 def _sequence(file: Path, case: Case) -> Run:
@@ -109,7 +111,7 @@ def _engine(start: Callable[[bytes], Steps], file: Path, case: Case) -> Run:
     assert isinstance(model, Recurrent)
     if model.window_steps:
         raise CannotRunError("a step in C is not one of series; its forecasts are compared in rru's own tests")
-    steps, whole = start(file.read_bytes()), case.outputs(model)["output 0"].dim() == 3
+    steps, whole = start(read_file(file, MAX_BYTES)), case.outputs(model)["output 0"].dim() == 3
 
     def run() -> Results:
         outputs, states = zip(*(steps(sequence) for sequence in inputs.swapaxes(0, 1)), strict=True)

@@ -62,7 +62,8 @@ def scan(cell: AnyCell, inputs: ScanInputs) -> tuple[Tensor, State]:
             after = tuple(torch.where(masks[0], old, new) for old, new in zip(before, after, strict=True))
         return [result.clone() for result in (*after, features)]  # results must not share memory
 
-    given = ([*state], sequences, [*reset_to, *(getattr(bound, name) for name in names)])
+    start_anew = [part.clone() for part in reset_to]  # it may be the state itself, and a scan allows no shared memory
+    given = ([*state], sequences, [*start_anew, *(getattr(bound, name) for name in names)])
     *last, features = scan_op(body, *([tensor.detach() for tensor in tensors] for tensors in given))
     outputs = bound.readout(features.flip(0) if reverse else features)  # (T, B, p)
     return (outputs if ended is None else outputs.masked_fill(ended, 0)), tuple(last)
