@@ -23,7 +23,7 @@ from sktime import datasets
 
 import rru
 
-HORIZON, ORIGINS, SEASON, CONTEXT = 12, 3, 12, 60
+HORIZON, ORIGINS, SEASON = 12, 3, 12
 CLASSES = {"ItalyPowerDemand": datasets.load_italy_power_demand, "BasicMotions": datasets.load_basic_motions}
 BELTS = Path(datasets.__file__).parent / "data" / "seatbelts" / "seatbelts.csv"  # killed or injured on British roads
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False, "logger": False}
