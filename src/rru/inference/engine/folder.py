@@ -63,9 +63,8 @@ LINES = {
 
 def files(trained: Trained, *, int8: bool = False) -> dict[str, bytes]:
     """Return the files of an export for C by name, without its card."""
-    folder = resources.files(__package__)
     weights = {WEIGHTS: blob(trained, int8=int8)}  # raises if the engine cannot run the model
-    return weights | {name: folder.joinpath(name).read_bytes() for name in SOURCES}
+    return weights | {name: resources.files(__package__).joinpath(name).read_bytes() for name in SOURCES}
 
 
 def usage(trained: Trained, files: Mapping[str, bytes], *, int8: bool = False) -> list[str]:
