@@ -74,7 +74,7 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"all sequences must have the same number of features, got {sorted(sizes)}")
             self._check_features(sizes.pop(), reset=reset)
             return contents
-        dimensions = X.ndim if hasattr(X, "ndim") else np.ndim(X)
+        dimensions = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
         if dimensions < 3:  # the number of steps is what scikit-learn calls features
             return list(validate_data(self, X, reset=reset, **_CHECKS)[..., None])
         array = check_array(X, estimator=self, input_name="X", **_CHECKS)

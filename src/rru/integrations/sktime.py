@@ -45,6 +45,10 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
     - `sp`: steps after which a pattern repeats. Default: by the frequency of the index, else found in the values.
     - `settings`: settings of model and training by name, as for `rru.fit`.
     - `random_state`: random seed. Default: drawn from numpy's generator.
+
+    >>> from sktime.datasets import load_airline
+    >>> forecaster = RRUForecaster(random_state=0).fit(load_airline(), fh=[1, 2, 3])  # doctest: +SKIP
+    >>> forecaster.predict_interval(coverage=0.9)  # doctest: +SKIP
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -67,7 +71,6 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
         "pretrain:fitted_params": ["pretrained_"],
         "requires-fh-in-fit": True,
     }
-    _config: ClassVar[dict[str, Any]] = {"remember_data": False}  # it keeps the series to go on from itself
 
     def __init__(
         self,
@@ -85,11 +88,11 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
     def _pretrain(self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None) -> RRUForecaster:
         if fh is None:
             raise ValueError("RRUForecaster.pretrain needs fh, the steps to forecast, such as fh=[1, 2, 3]")
-        self.pretrained_ = self._trained(y, X, int(max(ForecastingHorizon(fh, is_relative=True))))
+        self.pretrained_ = self._trained(y, X, _last_step(fh))
         return self
 
     def _pretrain_update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None) -> RRUForecaster:
-        horizon = horizon_of(self.pretrained_) if fh is None else max(ForecastingHorizon(fh, is_relative=True))
+        horizon = horizon_of(self.pretrained_) if fh is None else _last_step(fh)
         self.pretrained_ = self._trained(y, X, int(horizon))
         return self
 
@@ -162,6 +165,10 @@ class RRUSeriesClassifier(BaseClassifier):  # type: ignore[misc]
 
     **Arguments:** `cell`: `rru`, `gru`, `lstm` or `mogrifier`; `settings`: settings of model and training by name, as
     for `rru.fit`; `random_state`: random seed.
+
+    >>> from sktime.datasets import load_basic_motions
+    >>> X, y = load_basic_motions("train", return_X_y=True)
+    >>> classifier = RRUSeriesClassifier(random_state=0).fit(X, y)  # doctest: +SKIP
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -202,6 +209,11 @@ class RRUSeriesClassifier(BaseClassifier):  # type: ignore[misc]
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings that train within a second, for sktime's checks."""
         return [{"settings": {"epochs": 2}, "random_state": 0}, {"cell": "gru", "settings": {"epochs": 1}}]
+
+
+def _last_step(fh: Any) -> int:
+    """Return the last step of a horizon, which must be relative."""
+    return int(max(fh if isinstance(fh, ForecastingHorizon) else ForecastingHorizon(fh, is_relative=True)))
 
 
 def _panel(y: pd.DataFrame, X: pd.DataFrame | None) -> Panel:
