@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ SCALES = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 PLANNED = 0.9  # of the time; the rest is for reading the data, the test, and a machine that gets busier
 MAX_MORE = 2  # times the epochs of `auto` are the most: after that a larger model would have been better
 EVALUATION = 0.7  # of the time of a training step: a forward pass takes a third of one, and windows of texts overlap
-MIN_STEPS, MAX_STEPS, MEASURED_SECONDS = 2, 20, 0.5
+WARM_UP, MIN_STEPS, MAX_STEPS, MEASURED_SECONDS = 3, 3, 20, 0.5  # the first steps allocate memory and are slow
 CHOSEN = frozenset(
     ("model.budget", "model.dropout", "task.limit", "schedule.epochs", "schedule.patience", "schedule.minutes")
 )
@@ -120,7 +121,9 @@ def epoch_seconds(config: Config, parts: Assembled) -> float:
         optimiser = optimiser_of(model, config.optimiser)
         batches = parts.task.epoch(torch.Generator().manual_seed(0))
         times: list[float] = []
-        while len(times) < MIN_STEPS or (sum(times) < MEASURED_SECONDS and len(times) < MAX_STEPS):
+        while len(times) < WARM_UP + MIN_STEPS or (
+            sum(times[WARM_UP:]) < MEASURED_SECONDS and len(times) < WARM_UP + MAX_STEPS
+        ):
             start = time.perf_counter()
             optimiser.zero_grad(set_to_none=True)
             with autocast(config.schedule.precision, device):
@@ -128,7 +131,7 @@ def epoch_seconds(config: Config, parts: Assembled) -> float:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             times.append(time.perf_counter() - start)
-    typical = sorted(times[1:])[len(times[1:]) // 2]  # the first step allocates memory
+    typical = median(times[WARM_UP:])
     return len(batches) * typical * (1 + EVALUATION * _steps(config, 1) / _steps(config, 0))
 
 
