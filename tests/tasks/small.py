@@ -1,6 +1,7 @@
 """Small data sets made for tests, and models for them."""
 
 import numpy as np
+import pytest
 import torch
 
 from rru import data
@@ -89,3 +90,14 @@ def same(batch, other):
         if (mine is None) != (theirs is None) or (mine is not None and not torch.equal(mine, theirs)):
             return False
     return (batch.fresh, batch.tokens) == (other.fresh, other.tokens)
+
+
+def check_costs_of_windows(task, model):
+    """Check that a batch of music costs the mean over its windows of what their steps cost on average."""
+    batch = task.epoch(generator())[0]
+    assert len(set(batch.lengths.tolist())) > 1
+    means = []
+    for column, length in enumerate(batch.lengths.tolist()):
+        conditions, _ = model(batch.inputs[:length, column : column + 1])
+        means.append(model.head.nats(conditions[:, 0], batch.targets[:length, column]).mean())
+    assert task.loss(model, batch)[0].item() == pytest.approx(torch.stack(means).mean().item())

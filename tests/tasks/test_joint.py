@@ -115,13 +115,7 @@ def test_the_head_is_within_the_budget(cell, output):
 def test_a_window_costs_the_sum_of_its_steps(output):
     task = MusicTask.of("music", small.music(), context=10, batch_size=4, output=output, output_units=4)
     model = small.model_for(task)
-    batch = task.epoch(small.generator())[0]
-    assert len(set(batch.lengths.tolist())) > 1
-    means = []
-    for column, length in enumerate(batch.lengths.tolist()):
-        conditions, _ = model(batch.inputs[:length, column : column + 1])
-        means.append(model.head.nats(conditions[:, 0], batch.targets[:length, column]).mean())
-    assert task.loss(model, batch)[0].item() == pytest.approx(torch.stack(means).mean().item())
+    small.check_costs_of_windows(task, model)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -149,13 +149,7 @@ def test_a_key_is_a_key_wherever_it_lies():
 
 def test_a_window_costs_the_sum_of_its_steps():
     task, model = task_of(), model_of()
-    batch = task.epoch(small.generator())[0]
-    assert len(set(batch.lengths.tolist())) > 1
-    means = []
-    for column, length in enumerate(batch.lengths.tolist()):
-        conditions, _ = model(batch.inputs[:length, column : column + 1])
-        means.append(model.head.nats(conditions[:, 0], batch.targets[:length, column]).mean())
-    assert task.loss(model, batch)[0].item() == pytest.approx(torch.stack(means).mean().item())
+    small.check_costs_of_windows(task, model)
 
 
 def test_the_loss_has_a_gradient_for_every_weight():
