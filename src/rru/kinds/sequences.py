@@ -39,7 +39,7 @@ def _auto(statistics: Statistics, scale: float) -> Tables:
     }
     layers = sizes.scaled(sizes.between(steps * 2, 20_000, 300_000), scale, statistics.get("columns", 0))
     model = {"budget": sizes.rounded(layers), "dropout": sizes.by_size(steps, (100_000, 0.3), (0, 0.2))}
-    return sizes.tables(steps, task, model)
+    return sizes.decaying(sizes.between(10_000_000 // max(steps, 1), 20, 120), task, model)
 
 
 def _items(trained: TrainedOn, source: Source) -> Iterator[tuple[str, Tensor]]:
@@ -122,6 +122,7 @@ SEQUENCES = Kind(
     steps=sizes.counted("steps", "sequences"),
     inputs="(steps, batch, columns) float32, scaled as data.json says; logits are of the classes there",
     auto=_auto,
+    cells=sizes.BALANCED_CELLS,
     items=_items,
     read=_read,
     line=_line,

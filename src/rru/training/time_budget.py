@@ -20,9 +20,10 @@ from rru.training.locate import find_runs
 from rru.training.precision import autocast
 from rru.training.run_files import has_config, last_change
 
-SCALES = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
+SMALLER, LARGER = (1 / 2, 1 / 4, 1 / 8), (2.0, 4.0, 8.0, 16.0)
 """Sizes of the recurrent layers that are tried, as multiples of the one that `auto` takes."""
-PLANNED = 0.9  # of the time; the rest is for reading the data, the test, and a machine that gets busier
+PLANNED = 0.9  # of the time; the rest is for reading the data, saving, and a machine that gets busier
+ENOUGH = 0.4  # of the epochs of `auto`: with fewer, a smaller model learns more in the same time
 MAX_MORE = 2  # times the epochs of `auto` are the most: after that a larger model would have been better
 EVALUATION = 0.7  # of the time of a training step: a forward pass takes a third of one, and windows of texts overlap
 WARM_UP, MIN_STEPS, MAX_STEPS, MEASURED_SECONDS = 3, 3, 20, 0.5  # the first steps allocate memory and are slow
@@ -43,36 +44,47 @@ class Places:
 def within(
     minutes: float, build: Callable[[float], Config], fixed: Collection[str], places: Places, device: str = "cpu"
 ) -> Config:
-    """Return the config of the largest model whose usual number of epochs fits the time on this machine.
+    """Return the config of the largest model for which two fifths of its usual epochs fit the time on this machine.
 
-    A few training steps of each size are timed. If time is left over, the model trains for more epochs. If there is too
-    little time for an epoch of the smallest size, it trains on the first part of the data. The same call finds the run
-    that it began before, whatever the machine's speed is now.
+    A few training steps of each size are timed. The model trains for as many epochs as fit, the learning rate decaying
+    over these. If there is too little time for an epoch of the smallest size, it trains on the first part of the data.
+    The same call finds the run that it began before, whatever the machine's speed is now.
 
     **Arguments:**
 
-    - `minutes`: the time for training and validation.
+    - `minutes`: the time, with what it takes to choose.
     - `build`: returns all settings for a multiple of the usual size, such as from `presets.load(..., scale)`.
     - `fixed`: the full names of the settings that the user chose.
     - `places`: where the run may be, if it was begun before.
     - `device`: the device to train on.
     """
+    ends = time.monotonic() + PLANNED * 60 * minutes  # timing the sizes counts, too
     usual = build(1.0)
     _check(minutes, usual, fixed)
     if (before := _begun(minutes, usual, places)) is not None:
         return before
     parts = assemble(usual, device=device)
-    chosen, seconds = None, 0.0
-    for scale in SCALES:
+
+    def epochs_of(config: Config) -> float:
+        speed = measure(config, parts)
+        return (ends - time.monotonic() - 2 * speed.evaluation) / (speed.training + speed.evaluation)
+
+    def is_enough(config: Config, epochs: float) -> bool:
+        return epochs >= ENOUGH * config.schedule.epochs
+
+    chosen, epochs = usual, epochs_of(usual)
+    grows = is_enough(usual, epochs)
+    for scale in LARGER if grows else SMALLER:
         config = build(scale)
-        if chosen is not None and config.model == chosen.model:
-            continue  # the user chose the size, or the data allows no larger one
-        each = epoch_seconds(config, parts)
-        if chosen is not None and each * config.schedule.epochs > PLANNED * 60 * minutes:
+        if config.model == chosen.model:
+            continue  # the user chose the size, or the data allows no other one
+        possible = epochs_of(config)
+        if grows and not is_enough(config, possible):
             break
-        chosen, seconds = config, each
-    assert chosen is not None  # the first one
-    return _with_epochs(chosen, minutes, PLANNED * 60 * minutes / seconds)
+        chosen, epochs = config, possible
+        if not grows and is_enough(config, possible):
+            break
+    return _with_epochs(chosen, minutes, max(epochs, 0.0))
 
 
 def _check(minutes: float, config: Config, fixed: Collection[str]) -> None:
@@ -110,8 +122,16 @@ def _decided(config: Config) -> Mapping[str, Any]:
     return {name: value for name, value in named.items() if name not in CHOSEN | INERT}
 
 
-def epoch_seconds(config: Config, parts: Assembled) -> float:
-    """Time a few training steps, and return the seconds of an epoch with its validation.
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of an epoch of training, and of an evaluation."""
+
+    training: float
+    evaluation: float
+
+
+def measure(config: Config, parts: Assembled) -> Speed:
+    """Time a few training steps.
 
     **Arguments:** `config`: decides the model; `parts`: the task, whose data and batches are those of `config`.
     """
@@ -131,8 +151,8 @@ def epoch_seconds(config: Config, parts: Assembled) -> float:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             times.append(time.perf_counter() - start)
-    typical = median(times[WARM_UP:])
-    return len(batches) * typical * (1 + EVALUATION * _steps(config, 1) / _steps(config, 0))
+    training = len(batches) * median(times[WARM_UP:])
+    return Speed(training, training * EVALUATION * _steps(config, 1) / _steps(config, 0))
 
 
 def _with_epochs(config: Config, minutes: float, epochs: float) -> Config:
