@@ -65,6 +65,7 @@ class Engine:
             "rru_chances": (None, [pointer, pointer]),
             "rru_token": (ctypes.c_uint32, [pointer, ctypes.c_float, ctypes.c_uint32]),
             "rru_chord": (ctypes.c_int, [pointer, ctypes.c_float, ctypes.c_int, pointer]),
+            "rru_nats": (ctypes.c_double, [pointer, pointer]),
             "rru_scaling_of": (Scaling, [pointer, ctypes.c_uint32]),
             "rru_forecast": (ctypes.c_int, [pointer, pointer, pointer, size, pointer, pointer]),
         }
@@ -161,6 +162,10 @@ class Model:
         count = self.engine.chord(self.pointer, temperature, voices, result.ctypes.data)
         assert count == result.sum()
         return result
+
+    def nats(self, chord):
+        given = np.ascontiguousarray(chord, np.uint8)
+        return self.engine.nats(self.pointer, given.ctypes.data)
 
     def forecast(self, values, number=0, inputs=None, scaling=None):
         given, quantiles = np.array(values, np.float64), np.zeros((self.horizon, 5))

@@ -19,18 +19,19 @@ from rru.nn import Layer
 from rru.scan.kernels import KERNELS, MogrifierOptions, RRUOptions, kernel_of
 from rru.scan.matrices import Product
 from rru.scan.weights import checked_weights
-from rru.tasks import Classifier, Forecaster, LinearJointHead, Recurrent, SequenceModel
+from rru.tasks import Classifier, Forecaster, LinearJointHead, Recurrent, SequenceModel, TiedModel
 from rru.tasks.forecaster import Ensemble
 from rru.tasks.joint import ChainHead, NadeHead
+from rru.tasks.keys import BELOW, SIDE
 
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
 
 Numbers = dict[str, int]
 CELLS = ("rru", "gru", "lstm", "mogrifier")
-NO_HEAD, LINEAR, OF_STATE, CHAIN, NADE, FORECASTS = range(6)
+NO_HEAD, LINEAR, OF_STATE, CHAIN, NADE, FORECASTS, TIED = range(7)
 HEADS: dict[type[nn.Module], int] = {nn.Linear: LINEAR, ChainHead: CHAIN, NadeHead: NADE}
-"""The heads of sequence models; another one needs a line here, its tensors in `_joint`, and its C."""
+"""The heads of sequence models; another one needs a line here, its tensors in `_joint`, and its C. TIED has a model."""
 KINDS = {"layers": 0, "compose": 1, "write": 2, "classify": 3, "forecast": 4}
 """`rru_kind` in rru.h, by the main command of a kind of data."""
 READINGS = {"words": 2, "words and punctuation": 3, "characters": 4, "code points": 5, "bytes": 6}
@@ -74,6 +75,8 @@ def blob(trained: Trained, *, int8: bool = False) -> bytes:
         numbers |= _forecaster(tensors, model, trained.facts)
         assert isinstance(trained.facts, SeriesFacts)
         names += [name.encode() for name in trained.facts.series]
+    elif isinstance(model, TiedModel):
+        numbers |= _tied(tensors, model)
     else:
         numbers |= _layers(tensors, model.layers, model.initial_state(1))
         tensors.matrix("head", Product(model.head.weight, model.head.bias))
@@ -97,11 +100,16 @@ def _head_number(model: Recurrent) -> int | None:
         return FORECASTS
     if type(model) is Classifier and type(model.head) is nn.Linear:
         return OF_STATE
+    if type(model) is TiedModel:
+        return TIED
     return HEADS.get(type(model.head)) if type(model) is SequenceModel else None
 
 
-def _layers(tensors: Tensors, layer: Layer, state: Tensor | tuple[Tensor, ...]) -> Numbers:
-    """Add the weights and initial states (layers, 1, n) of recurrent layers, and return their numbers."""
+def _layers(tensors: Tensors, layer: Layer, state: Tensor | tuple[Tensor, ...], prefix: str = "") -> Numbers:
+    """Add the weights and initial states (layers, 1, n) of recurrent layers, and return their numbers.
+
+    **Arguments:** `prefix`: begins the names of the tensors.
+    """
     first = layer.cells[0]
     kernel, name = kernel_of(first), first.kernel
     if kernel is None or name not in CELLS:
@@ -112,16 +120,17 @@ def _layers(tensors: Tensors, layer: Layer, state: Tensor | tuple[Tensor, ...]) 
     parts = (state,) if isinstance(state, Tensor) else state
     for number, cell in enumerate(layer.cells):
         products, others = KERNELS[name].matrices(checked_weights(cell, cell.weights()), kernel.options.of(cell))
+        name_of = f"{prefix}{number}"
         main, *rest = products
-        tensors.matrix(f"{number} first", main)
+        tensors.matrix(f"{name_of} first", main)
         for place, product in enumerate(rest, 1):
-            tensors.matrix(f"{number} {place}", product)
+            tensors.matrix(f"{name_of} {place}", product)
         if name == "rru":
             *scale, rezero = others
             kept = torch.sigmoid(10 * scale[0]) if scale else rezero.new_ones(cell.hidden_size)
-            tensors.floats(f"{number} kept", kept)
-            tensors.floats(f"{number} Z", rezero.expand(cell.hidden_size))
-        tensors.floats(f"{number} initial", torch.stack([part[number, 0] for part in parts]))  # (parts, n)
+            tensors.floats(f"{name_of} kept", kept)
+            tensors.floats(f"{name_of} Z", rezero.expand(cell.hidden_size))
+        tensors.floats(f"{name_of} initial", torch.stack([part[number, 0] for part in parts]))  # (parts, n)
     numbers = {
         "cell": CELLS.index(name),
         "layers": len(layer.cells),
@@ -135,6 +144,19 @@ def _layers(tensors: Tensors, layer: Layer, state: Tensor | tuple[Tensor, ...]) 
     if isinstance(options, MogrifierOptions):
         return numbers | {"option": options.rounds, "normalize": options.rank}
     return numbers | {"option": getattr(options, "reset_after", 0)}
+
+
+def _tied(tensors: Tensors, model: TiedModel) -> Numbers:
+    """Add the networks over time and over keys, and the head of the second; return their numbers."""
+    over_keys, head = model.head.layers, model.head
+    numbers = _layers(tensors, model.layers, model.layers.initial_state(1))
+    others = _layers(tensors, over_keys, over_keys.initial_state(1), "keys ")
+    sizes = ("inputs", "hidden", "outputs")
+    if any(numbers[name] != others[name] for name in numbers if name not in sizes):
+        raise ValueError("the networks over time and over keys must have the same cell, layers and options for C")
+    tensors.matrix("head", Product(head.weight, head.bias))
+    own = {"around": SIDE, "below": BELOW, "chord_hidden": others["hidden"], "chord_outputs": others["outputs"]}
+    return numbers | own | {"inputs": KEYS, "logits": KEYS * numbers["outputs"]}
 
 
 def _joint(tensors: Tensors, head: LinearJointHead) -> None:

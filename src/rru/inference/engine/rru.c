@@ -35,9 +35,18 @@ typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 #define TOGETHER 8 /* columns that a product reads at once */
 #define LINES 4    /* rows of int8 codes that it reads at once, */
 #define CODES 16   /* and codes of each */
+#define ROWS 8     /* keys that a network over time runs at once */
+#define TILE 4     /* rows of which a product computes a few outputs at once */
 #define QUANTILES 5
 #define MEDIAN 2
 #define KNOWN_UNITS 32
+#define OCTAVE 12
+#define OF_KEY (2 * OCTAVE + 3) /* features of a key beside the keys at some distances from it */
+#define COUNT_SCALE 0.1f /* of the number of keys that are on; as in rru/tasks/keys.py */
+#define TRIES 512        /* chords to draw for one with the wanted number of voices */
+#define TIED_TRIES 128   /* each takes as long as a step */
+
+enum { NO_HEAD, LINEAR, OF_STATE, CHAIN, NADE, FORECASTS, TIED }; /* RRU_HEAD */
 
 /* ---------------------------------------------------------------- functions of numbers, accurate to a bit or two */
 
@@ -216,6 +225,37 @@ static void multiply_floats(const matrix *w, const float *x, float *y) {
   add_columns(y, columns, factors, size);
 }
 
+#if LANES > 1
+/* The same for several rows at once, each `gap` floats after the one before: a weight that is read serves 4 of them. */
+static void multiply_tiles(const matrix *w, const float *x, float *y, size_t gap) {
+  const size_t size = padded((size_t)w->rows, 4);
+  size_t i = 0;
+  int32_t k;
+  int r, v;
+#define MULTIPLY(type, vectors)                                                              \
+  {                                                                                          \
+    type sums[TILE][vectors];                                                                \
+    for (r = 0; r < TILE; ++r)                                                               \
+      for (v = 0; v < vectors; ++v) sums[r][v] = *((const type *)(y + (size_t)r * gap + i) + v); \
+    for (k = 0; k < w->columns; ++k) {                                                       \
+      const type *const column = (const type *)(w->weights + (size_t)k * size + i);          \
+      for (r = 0; r < TILE; ++r)                                                             \
+        for (v = 0; v < vectors; ++v) sums[r][v] += x[(size_t)r * gap + (size_t)k] * column[v]; \
+    }                                                                                        \
+    for (r = 0; r < TILE; ++r)                                                               \
+      for (v = 0; v < vectors; ++v) *((type *)(y + (size_t)r * gap + i) + v) = sums[r][v];   \
+    i += vectors * sizeof(type) / sizeof(float);                                             \
+  }
+  for (r = 0; r < TILE; ++r) {
+    copy(y + (size_t)r * gap, w->bias, (size_t)w->rows);
+    for (k = w->rows; (size_t)k < size; ++k) y[(size_t)r * gap + (size_t)k] = 0;
+  }
+  while (i + 2 * LANES <= size) MULTIPLY(vector, 2)
+  if (i + LANES <= size) MULTIPLY(vector, 1)
+  while (i < size) MULTIPLY(four, 1)
+}
+#endif
+
 /* Round x to whole numbers of up to 16 bits, so small that sums of products fit 32 bits; return their scale. */
 static float round_input(const float *x, int32_t size, int16_t *whole) {
   const int32_t most = 0x7fffffff / 127 / size, end = (int32_t)padded((size_t)size, CODES);
@@ -311,15 +351,20 @@ static void whole_products(const int8_t *codes, const int16_t *whole, size_t siz
 #endif
 }
 
-static void multiply_codes(const matrix *w, const float *x, int16_t *whole, float *y) {
-  const float scale = round_input(x, w->columns, whole);
+/* Multiply `count` rows, each `gap` floats after the one before; all of them with a few rows of codes before the next. */
+static void multiply_codes(const matrix *w, const float *x, int16_t *whole, float *y, int32_t count, size_t gap) {
   const size_t size = padded((size_t)w->columns, CODES);
-  int32_t line, i;
+  float scales[ROWS];
+  int32_t line, i, r;
+  for (r = 0; r < count; ++r) scales[r] = round_input(x + (size_t)r * gap, w->columns, whole + (size_t)r * size);
   for (line = 0; line < w->rows; line += LINES) {
-    int32_t sums[LINES];
-    whole_products(w->codes + (size_t)line * size, whole, size, sums);
-    for (i = 0; i < LINES && line + i < w->rows; ++i)
-      y[line + i] = w->bias[line + i] + w->scales[line + i] * scale * (float)sums[i];
+    for (r = 0; r < count; ++r) {
+      float *const to = y + (size_t)r * gap;
+      int32_t sums[LINES];
+      whole_products(w->codes + (size_t)line * size, whole + (size_t)r * size, size, sums);
+      for (i = 0; i < LINES && line + i < w->rows; ++i)
+        to[line + i] = w->bias[line + i] + w->scales[line + i] * scales[r] * (float)sums[i];
+    }
   }
 }
 
@@ -333,8 +378,21 @@ typedef struct {
   const float *initial;  /* (parts, n) */
 } layer;
 
+/* Recurrent layers. Music with one network for all keys has a row for each key. */
 typedef struct {
   layer *layers;
+  int32_t inputs, hidden, outputs, rows;
+  float *state; /* (layers, parts, rows, hidden) */
+} network;
+
+/* How far the network over keys has run for a chord: the logits of the keys, and the state before each. */
+typedef struct {
+  int32_t count;
+  float *logits, *states; /* (keys,), (keys + 1, layers, parts, hidden) */
+} key_run;
+
+typedef struct {
+  network over_time;
   matrix head, change, known_units, known_head; /* all but the head: of series */
 } member;
 
@@ -345,7 +403,9 @@ struct rru_model {
   const int8_t *embedding_codes;
   member *members;
   const uint32_t *order, *name_starts;
-  matrix to_keys, to_units; /* joint heads: chain has the first alone */
+  matrix to_keys, to_units; /* joint heads: all but NADE have the first alone */
+  network over_keys;        /* tied, and its runs: for no key that is on, and for those in `keys_on` */
+  key_run silent, sounding;
   const char *names;
   const double *means, *deviations; /* of features of a step, or of inputs of series */
   const float *level, *effects, *trust, *widths;
@@ -354,14 +414,26 @@ struct rru_model {
   float *state, *both, *wide, *other, *output, *logits, *window, *keys_on;
   double *chances;
   int16_t *whole;
+  size_t stride; /* of rows in `both`, `wide` and `other` */
   uint64_t random;
 };
 
+/* Multiply `count` rows, at most ROWS; x and y have the stride of the model. */
+static void multiply_rows(const rru_model *model, const matrix *w, const float *x, float *y, int32_t count) {
+  const size_t gap = model->stride;
+  int32_t r = 0;
+  if (w->codes) {
+    multiply_codes(w, x, model->whole, y, count, gap);
+    return;
+  }
+#if LANES > 1
+  for (; r + TILE <= count; r += TILE) multiply_tiles(w, x + (size_t)r * gap, y + (size_t)r * gap, gap);
+#endif
+  for (; r < count; ++r) multiply_floats(w, x + (size_t)r * gap, y + (size_t)r * gap);
+}
+
 static void multiply(const rru_model *model, const matrix *w, const float *x, float *y) {
-  if (w->codes)
-    multiply_codes(w, x, model->whole, y);
-  else
-    multiply_floats(w, x, y);
+  multiply_rows(model, w, x, y, 1);
 }
 
 static void relu(float *x, int32_t count) {
@@ -369,132 +441,197 @@ static void relu(float *x, int32_t count) {
   for (i = 0; i < count; ++i) x[i] = x[i] < 0 ? 0 : x[i];
 }
 
-/* Eq. 1-6. `both` is [x, h]. */
-static const float *run_rru(rru_model *model, const layer *each, float *h) {
-  const int32_t n = model->numbers[RRU_HIDDEN], g = each->first.rows, layers = model->numbers[RRU_OPTION];
-  float *j = model->wide, *next = model->other;
+static void normalize(float *x, int32_t count) {
+  float sums[8] = {0, 0, 0, 0, 0, 0, 0, 0}, factor;
   int32_t i, k;
-  multiply(model, &each->first, model->both, j);
-  if (model->numbers[RRU_NORMALIZE]) {
-    float sums[8] = {0, 0, 0, 0, 0, 0, 0, 0}, factor;
-    for (i = 0; i + 8 <= g; i += 8)
-      for (k = 0; k < 8; ++k) sums[k] += j[i + k] * j[i + k];
-    for (; i < g; ++i) sums[0] += j[i] * j[i];
-    for (k = 1; k < 8; ++k) sums[0] += sums[k];
-    factor = inverse_root(sums[0] / (float)g + 1e-6f);
-    for (i = 0; i < g; ++i) j[i] *= factor;
+  for (i = 0; i + 8 <= count; i += 8)
+    for (k = 0; k < 8; ++k) sums[k] += x[i + k] * x[i + k];
+  for (; i < count; ++i) sums[0] += x[i] * x[i];
+  for (k = 1; k < 8; ++k) sums[0] += sums[k];
+  factor = inverse_root(sums[0] / (float)count + 1e-6f);
+  for (i = 0; i < count; ++i) x[i] *= factor;
+}
+
+/* The cells run `count` rows of a layer. `both` has [x, h] of each, `h` is (count, n), `output` (count, p).
+ * Eq. 1-6: */
+static void run_rru(rru_model *model, const network *net, const layer *each, float *h, int32_t count, float *output) {
+  const int32_t n = net->hidden, p = net->outputs, g = each->first.rows, layers = model->numbers[RRU_OPTION];
+  float *j = model->wide, *next = model->other;
+  int32_t i, k, r;
+  multiply_rows(model, &each->first, model->both, j, count);
+  for (r = 0; r < count; ++r) {
+    float *const row = j + (size_t)r * model->stride;
+    if (model->numbers[RRU_NORMALIZE]) normalize(row, g);
+    relu(row, g);
   }
-  relu(j, g);
   for (k = 1; k <= layers; ++k) {
     float *const before = j;
-    multiply(model, k < layers ? each->more + (k - 1) : &each->last, j, next);
+    multiply_rows(model, k < layers ? each->more + (k - 1) : &each->last, j, next, count);
     j = next;
     next = before;
-    if (k < layers) relu(j, g);
+    for (r = 0; k < layers && r < count; ++r) relu(j + (size_t)r * model->stride, g);
   }
-  if (model->numbers[RRU_ACTIVATE]) relu(j, n + model->numbers[RRU_OUTPUTS]);
-  for (i = 0; i < n; ++i) h[i] = each->kept[i] * h[i] + each->z[i] * j[i];
-  return j + n;
+  for (r = 0; r < count; ++r, h += n, output += p, j += model->stride) {
+    if (model->numbers[RRU_ACTIVATE]) relu(j, n + p);
+    for (i = 0; i < n; ++i) h[i] = each->kept[i] * h[i] + each->z[i] * j[i];
+    copy(output, j + n, (size_t)p);
+  }
 }
 
-static const float *run_gru(rru_model *model, const layer *each, float *h) {
-  const int32_t n = model->numbers[RRU_HIDDEN], after = model->numbers[RRU_OPTION];
-  float *const gates = model->wide, *const sums = model->other, *const inner = model->both + each->inputs;
-  int32_t i;
-  multiply(model, &each->first, model->both, gates);
-  if (after) {
-    multiply(model, &each->last, h, sums);
-    for (i = 0; i < n; ++i) gates[2 * n + i] += sigmoid(gates[i] + sums[i]) * sums[2 * n + i];
-    for (i = 0; i < n; ++i) gates[n + i] += sums[n + i];
-  } else {
-    for (i = 0; i < n; ++i) inner[i] = sigmoid(gates[i]) * h[i];
-    multiply(model, &each->last, model->both, sums);
-    copy(gates + 2 * n, sums, (size_t)n);
+static void run_gru(rru_model *model, const network *net, const layer *each, float *h, int32_t count, float *output) {
+  const int32_t n = net->hidden, after = model->numbers[RRU_OPTION];
+  float *const inner = model->both + each->inputs;
+  int32_t i, r;
+  multiply_rows(model, &each->first, model->both, model->wide, count);
+  for (r = 0; !after && r < count; ++r)
+    for (i = 0; i < n; ++i)
+      inner[(size_t)r * model->stride + (size_t)i] *= sigmoid(model->wide[(size_t)r * model->stride + (size_t)i]);
+  multiply_rows(model, &each->last, after ? inner : model->both, model->other, count);
+  for (r = 0; r < count; ++r, h += n, output += n) {
+    float *const gates = model->wide + (size_t)r * model->stride;
+    const float *const sums = model->other + (size_t)r * model->stride;
+    if (after) {
+      for (i = 0; i < n; ++i) gates[2 * n + i] += sigmoid(gates[i] + sums[i]) * sums[2 * n + i];
+      for (i = 0; i < n; ++i) gates[n + i] += sums[n + i];
+    } else {
+      copy(gates + 2 * n, sums, (size_t)n);
+    }
+    for (i = 0; i < n; ++i) {
+      const float update = sigmoid(gates[n + i]);
+      h[i] = update * h[i] + (1 - update) * hyperbolic_tangent(gates[2 * n + i]);
+    }
+    copy(output, h, (size_t)n);
   }
-  for (i = 0; i < n; ++i) {
-    const float update = sigmoid(gates[n + i]);
-    h[i] = update * h[i] + (1 - update) * hyperbolic_tangent(gates[2 * n + i]);
-  }
-  return h;
 }
 
-static void mogrify(rru_model *model, const layer *each) {
+static void mogrify(rru_model *model, const layer *each, int32_t count) {
   const int32_t rank = model->numbers[RRU_NORMALIZE];
   const matrix *weights = each->more;
-  int32_t round, i;
+  int32_t round, i, r;
   for (round = 0; round < model->numbers[RRU_OPTION]; ++round) {
     float *const x = model->both, *const h = model->both + each->inputs;
     float *const target = round % 2 ? h : x;
     const float *source = round % 2 ? x : h;
     if (rank) {
-      multiply(model, weights++, source, model->other);
+      multiply_rows(model, weights++, source, model->other, count);
       source = model->other;
     }
-    multiply(model, weights, source, model->wide);
-    for (i = 0; i < weights->rows; ++i) target[i] *= 2 * sigmoid(model->wide[i]);
+    multiply_rows(model, weights, source, model->wide, count);
+    for (r = 0; r < count; ++r) {
+      float *const row = target + (size_t)r * model->stride;
+      const float *const gate = model->wide + (size_t)r * model->stride;
+      for (i = 0; i < weights->rows; ++i) row[i] *= 2 * sigmoid(gate[i]);
+    }
     ++weights;
   }
 }
 
-static const float *run_lstm(rru_model *model, const layer *each, float *h) {
-  const int32_t n = model->numbers[RRU_HIDDEN], capped = model->numbers[RRU_CELL] == 3;
-  const float *const in = model->wide, *const forget = in + n, *const candidate = in + 2 * n, *const out = in + 3 * n;
-  float *const c = h + n;
-  int32_t i;
-  multiply(model, &each->first, model->both, model->wide);
-  for (i = 0; i < n; ++i) {
-    const float f = sigmoid(forget[i]), gate = sigmoid(in[i]), most = capped && 1 - f < gate ? 1 - f : gate;
-    c[i] = f * c[i] + most * hyperbolic_tangent(candidate[i]);
+static void run_lstm(rru_model *model, const network *net, const layer *each, float *h, int32_t count, float *output) {
+  const int32_t n = net->hidden, capped = model->numbers[RRU_CELL] == 3;
+  float *c = h + (size_t)net->rows * (size_t)n;
+  int32_t i, r;
+  multiply_rows(model, &each->first, model->both, model->wide, count);
+  for (r = 0; r < count; ++r, h += n, c += n, output += n) {
+    const float *const in = model->wide + (size_t)r * model->stride;
+    const float *const forget = in + n, *const candidate = in + 2 * n, *const out = in + 3 * n;
+    for (i = 0; i < n; ++i) {
+      const float f = sigmoid(forget[i]), gate = sigmoid(in[i]), most = capped && 1 - f < gate ? 1 - f : gate;
+      c[i] = f * c[i] + most * hyperbolic_tangent(candidate[i]);
+    }
+    for (i = 0; i < n; ++i) h[i] = hyperbolic_tangent(c[i]) * sigmoid(out[i]);
+    copy(output, h, (size_t)n);
   }
-  for (i = 0; i < n; ++i) h[i] = hyperbolic_tangent(c[i]) * sigmoid(out[i]);
-  return h;
 }
 
-/* Run the layers on the input that is in `both`; leave the output of the last one in `output`. */
-static void run_layers(rru_model *model, const member *each) {
-  const size_t n = (size_t)model->numbers[RRU_HIDDEN], p = (size_t)model->numbers[RRU_OUTPUTS];
-  int32_t number;
+/* Run the layers for `count` rows from row `first` on, at most ROWS, whose inputs are in `both`; put the outputs of the
+ * last layer into `output`, (count, p). */
+static void run_layers(rru_model *model, const network *net, int32_t first, int32_t count, float *output) {
+  const size_t n = (size_t)net->hidden, p = (size_t)net->outputs, rows = (size_t)net->rows;
+  int32_t number, r;
   for (number = 0; number < model->numbers[RRU_LAYERS]; ++number) {
-    const layer *const at = each->layers + number;
-    float *const h = model->state + (size_t)number * (size_t)model->parts * n;
-    const float *output;
-    if (number) copy(model->both, model->output, p);
-    copy(model->both + at->inputs, h, n);
+    const layer *const at = net->layers + number;
+    float *const h = net->state + ((size_t)number * (size_t)model->parts * rows + (size_t)first) * n;
+    for (r = 0; r < count; ++r) {
+      float *const both = model->both + (size_t)r * model->stride;
+      if (number) copy(both, output + (size_t)r * p, p);
+      copy(both + at->inputs, h + (size_t)r * n, n);
+    }
     switch (model->numbers[RRU_CELL]) {
       case 0:
-        output = run_rru(model, at, h);
+        run_rru(model, net, at, h, count, output);
         break;
       case 1:
-        output = run_gru(model, at, h);
+        run_gru(model, net, at, h, count, output);
         break;
       case 3:
-        mogrify(model, at); /* then an LSTM step */
-        output = run_lstm(model, at, h);
+        mogrify(model, at, count); /* then an LSTM step */
+        run_lstm(model, net, at, h, count, output);
         break;
       default:
-        output = run_lstm(model, at, h);
+        run_lstm(model, net, at, h, count, output);
     }
-    copy(model->output, output, p);
   }
 }
 
-static void reset_state(rru_model *model, const member *each) {
-  const size_t n = (size_t)model->numbers[RRU_HIDDEN] * (size_t)model->parts;
-  int32_t number;
+static size_t state_size(const rru_model *model, const network *net) {
+  return (size_t)model->numbers[RRU_LAYERS] * (size_t)model->parts * (size_t)net->rows * (size_t)net->hidden;
+}
+
+/* Put the initial state of a network into `state`. */
+static void reset_state(const rru_model *model, const network *net, float *state) {
+  const size_t n = (size_t)net->hidden;
+  int32_t number, part, r;
   for (number = 0; number < model->numbers[RRU_LAYERS]; ++number)
-    copy(model->state + (size_t)number * n, each->layers[number].initial, n);
+    for (part = 0; part < model->parts; ++part)
+      for (r = 0; r < net->rows; ++r, state += n) copy(state, net->layers[number].initial + (size_t)part * n, n);
 }
 
 void rru_reset(rru_model *model) {
+  const network *const net = &model->members->over_time;
   int32_t i;
-  reset_state(model, model->members);
-  for (i = 0; i < model->numbers[RRU_OUTPUTS]; ++i) model->output[i] = 0;
+  reset_state(model, net, net->state);
+  for (i = 0; i < net->rows * net->outputs; ++i) model->output[i] = 0;
+  model->silent.count = 0;
+  if (model->numbers[RRU_HEAD] == TIED) reset_state(model, &model->over_keys, model->silent.states);
+}
+
+/* Describe a chord to one of its keys (rru/tasks/keys.py): which keys at distances from `first` to before `end` are on;
+ * how many of the lowest `counted` keys are on, by their interval to this key and in all; and where the key lies. */
+static void describe(const rru_model *model, const float *chord, int32_t key, int32_t first, int32_t end,
+                     int32_t counted, float *x) {
+  const int32_t keys = model->numbers[RRU_KEYS];
+  const float height = (float)(2 * key) / (float)(keys > 1 ? keys - 1 : 1) - 1;
+  float counts[OCTAVE] = {0}, total = 0;
+  int32_t i;
+  for (i = 0; i < counted; ++i) {
+    counts[i % OCTAVE] += chord[i];
+    total += chord[i];
+  }
+  for (i = key + first; i < key + end; ++i) *x++ = i < 0 || i >= keys ? 0 : chord[i];
+  for (i = 0; i < OCTAVE; ++i) *x++ = counts[(key + i) % OCTAVE];
+  *x++ = COUNT_SCALE * total;
+  for (i = 0; i < OCTAVE; ++i) *x++ = key % OCTAVE == i;
+  *x++ = height;
+  *x = height * height;
 }
 
 int rru_read(rru_model *model, const float *input) {
+  const int32_t keys = model->numbers[RRU_KEYS], around = model->numbers[RRU_AROUND];
+  const network *const net = &model->members->over_time;
+  int32_t first, r;
   if (model->numbers[RRU_TOKENS] || model->numbers[RRU_KIND] == RRU_OF_SERIES) return 0;
-  copy(model->both, input, (size_t)model->numbers[RRU_INPUTS]);
-  run_layers(model, model->members);
+  if (model->numbers[RRU_HEAD] != TIED) {
+    copy(model->both, input, (size_t)model->numbers[RRU_INPUTS]);
+    run_layers(model, net, 0, 1, model->output);
+    return 1;
+  }
+  for (first = 0; first < keys; first += ROWS) {
+    const int32_t count = keys - first < ROWS ? keys - first : ROWS;
+    for (r = 0; r < count; ++r)
+      describe(model, input, first + r, -around, around + 1, keys, model->both + (size_t)r * model->stride);
+    run_layers(model, net, first, count, model->output + (size_t)first * (size_t)net->outputs);
+  }
+  model->silent.count = 0;
   return 1;
 }
 
@@ -509,16 +646,16 @@ int rru_read_token(rru_model *model, uint32_t token) {
   } else {
     copy(model->both, model->embedding + token * m, m);
   }
-  run_layers(model, model->members);
+  run_layers(model, &model->members->over_time, 0, 1, model->output);
   return 1;
 }
 
 const float *rru_predict(rru_model *model) {
   const int32_t head = model->numbers[RRU_HEAD], last = model->numbers[RRU_LAYERS] - 1;
   const float *features = model->output;
-  if (head == 0) return model->output;
-  if (head == 5) return NULL;
-  if (head == 2) features = model->state + (size_t)last * (size_t)model->parts * (size_t)model->numbers[RRU_HIDDEN];
+  if (head == NO_HEAD || head == TIED) return model->output;
+  if (head == FORECASTS) return NULL;
+  if (head == OF_STATE) features = model->state + (size_t)last * (size_t)model->parts * (size_t)model->numbers[RRU_HIDDEN];
   multiply(model, &model->members->head, features, model->logits);
   return model->logits;
 }
@@ -536,7 +673,7 @@ int32_t rru_number(const rru_model *model, rru_field field) {
 }
 
 float *rru_state(rru_model *model, size_t *count) {
-  *count = (size_t)model->numbers[RRU_LAYERS] * (size_t)model->parts * (size_t)model->numbers[RRU_HIDDEN];
+  *count = state_size(model, &model->members->over_time);
   return model->state;
 }
 
@@ -571,17 +708,71 @@ static int is_written(const rru_model *model, int32_t token) {
          (token != model->numbers[RRU_PADDING] && token != model->numbers[RRU_UNKNOWN]);
 }
 
+/* Run the network over keys up to before key `end`, after the keys below that are on (`keys_on`). */
+static void run_keys(rru_model *model, key_run *run, int32_t end) {
+  network *const net = &model->over_keys;
+  const size_t p = (size_t)model->numbers[RRU_OUTPUTS], size = state_size(model, net);
+  for (; run->count < end; ++run->count) {
+    const int32_t key = run->count;
+    float logit[4];
+    copy(model->both, model->output + (size_t)key * p, p);
+    describe(model, model->keys_on, key, -model->numbers[RRU_BELOW], 0, key, model->both + p);
+    net->state = run->states + (size_t)(key + 1) * size;
+    copy(net->state, net->state - size, size);
+    run_layers(model, net, 0, 1, model->logits);
+    multiply(model, &model->to_keys, model->logits, logit);
+    run->logits[key] = logit[0];
+  }
+}
+
+/* Turn a key on. Tied: a run has come past it; return the run in which the keys above it see that. */
+static key_run *turn_on(rru_model *model, key_run *run, int32_t key) {
+  const size_t size = state_size(model, &model->over_keys), place = (size_t)(key + 1) * size;
+  model->keys_on[key] = 1;
+  if (model->numbers[RRU_HEAD] != TIED) return run;
+  if (run == &model->silent) copy(model->sounding.states + place, run->states + place, size);
+  model->sounding.count = key + 1;
+  return &model->sounding;
+}
+
+static void turn_all_off(rru_model *model) {
+  int32_t i;
+  for (i = 0; i < model->numbers[RRU_KEYS]; ++i) model->keys_on[i] = 0;
+}
+
+static double chance_of(double logit) { return 1 / (1 + exp_double(-logit)); }
+
+/* Draw key by key; return how many are on. */
+static int draw_in_turn(rru_model *model) {
+  key_run *run = &model->silent;
+  int32_t key;
+  int count = 0;
+  turn_all_off(model);
+  for (key = 0; key < model->numbers[RRU_KEYS]; ++key) {
+    if (run->count <= key) run_keys(model, run, key + 1);
+    if (!(rru_random(model) < chance_of(run->logits[key]))) continue;
+    run = turn_on(model, run, key);
+    ++count;
+  }
+  return count;
+}
+
 void rru_chances(rru_model *model, float *chances) {
   const int32_t count = model->numbers[RRU_LOGITS];
-  const float *const logits = model->logits;
+  const float *logits = model->logits;
   double total = 0;
-  float largest = logits[0];
+  float largest;
   int32_t i;
   if (model->numbers[RRU_KIND] == RRU_OF_MUSIC) {
-    for (i = 0; i < model->numbers[RRU_KEYS]; ++i) chances[i] = (float)(1 / (1 + exp_double(-(double)logits[i])));
+    if (model->numbers[RRU_HEAD] == TIED) {
+      turn_all_off(model);
+      run_keys(model, &model->silent, model->numbers[RRU_KEYS]);
+      logits = model->silent.logits;
+    }
+    for (i = 0; i < model->numbers[RRU_KEYS]; ++i) chances[i] = (float)chance_of(logits[i]);
     return;
   }
-  for (i = 1; i < count; ++i) largest = logits[i] > largest ? logits[i] : largest;
+  for (largest = logits[0], i = 1; i < count; ++i) largest = logits[i] > largest ? logits[i] : largest;
   for (i = 0; i < count; ++i) total += exp_double((double)logits[i] - largest);
   for (i = 0; i < count; ++i) chances[i] = (float)(exp_double((double)logits[i] - largest) / total);
 }
@@ -618,12 +809,21 @@ uint32_t rru_token(rru_model *model, float temperature, uint32_t most) {
   return (uint32_t)(last < 0 ? 0 : last);
 }
 
-/* Compute the logits of the keys that follow those that are on (`keys_on`), with a joint head. */
-static void follow(rru_model *model) {
+static int32_t key_at(const rru_model *model, int32_t place) {
+  return model->order ? (int32_t)model->order[place] : place;
+}
+
+/* Return the logits of the keys that follow those that are on (`keys_on`), with a joint head; tied: of those before key
+ * `end`, in a run. */
+static const float *follow(rru_model *model, key_run *run, int32_t end) {
   const int32_t keys = model->numbers[RRU_KEYS];
   const float *source = model->keys_on;
   int32_t i;
-  if (model->numbers[RRU_HEAD] == 4) { /* NADE: a hidden layer between */
+  if (model->numbers[RRU_HEAD] == TIED) {
+    run_keys(model, run, end);
+    return run->logits;
+  }
+  if (model->numbers[RRU_HEAD] == NADE) { /* a hidden layer between */
     multiply(model, &model->to_units, source, model->other);
     for (i = 0; i < model->to_units.rows; ++i) model->other[i] += model->logits[keys + i];
     relu(model->other, model->to_units.rows);
@@ -631,6 +831,7 @@ static void follow(rru_model *model) {
   }
   multiply(model, &model->to_keys, source, model->wide);
   for (i = 0; i < keys; ++i) model->wide[i] += model->logits[i];
+  return model->wide;
 }
 
 /* Draw the next key that is on, or that there is none, until there is none. A temperature changes which key is next,
@@ -638,15 +839,16 @@ static void follow(rru_model *model) {
 static int draw_jointly(rru_model *model, double temperature) {
   const int32_t keys = model->numbers[RRU_KEYS];
   double *const chances = model->chances;
+  key_run *run = &model->silent;
   int32_t i, last = -1;
   int count = 0;
-  for (i = 0; i < keys; ++i) model->keys_on[i] = 0;
+  turn_all_off(model);
   while (last + 1 < keys) {
+    const float *const logits = follow(model, run, keys);
     double none = 0, largest = -1e300, total = 0, place;
     int32_t chosen = -1;
-    follow(model);
     for (i = last + 1; i < keys; ++i) { /* the logarithm of the chance that key i is the next */
-      const double logit = model->wide[model->order[i]];
+      const double logit = logits[key_at(model, i)];
       chances[i] = (none - softplus(-logit)) / temperature;
       none -= softplus(logit);
       largest = chances[i] > largest ? chances[i] : largest;
@@ -663,33 +865,53 @@ static int draw_jointly(rru_model *model, double temperature) {
     }
     if (chosen < 0) break;
     last = chosen;
-    model->keys_on[model->order[last]] = 1;
+    run = turn_on(model, run, key_at(model, last));
     ++count;
   }
   return count;
 }
 
 static int draw_chord(rru_model *model, double temperature, uint8_t *chord) {
-  const int32_t keys = model->numbers[RRU_KEYS], joint = model->numbers[RRU_HEAD] > 2;
+  const int32_t keys = model->numbers[RRU_KEYS], head = model->numbers[RRU_HEAD];
   int32_t i;
-  int count = joint ? draw_jointly(model, temperature) : 0;
+  int count = 0;
+  if (head > OF_STATE)
+    count = head == TIED && temperature == 1 ? draw_in_turn(model) : draw_jointly(model, temperature);
   for (i = 0; i < keys; ++i) {
-    if (joint)
+    if (head > OF_STATE)
       chord[i] = model->keys_on[i] > 0;
     else
-      count += chord[i] = rru_random(model) < 1 / (1 + exp_double(-(double)model->logits[i] / temperature));
+      count += chord[i] = rru_random(model) < chance_of((double)model->logits[i] / temperature);
   }
   return count;
 }
 
+double rru_nats(rru_model *model, const uint8_t *chord) {
+  const int32_t keys = model->numbers[RRU_KEYS], head = model->numbers[RRU_HEAD];
+  const float *logits = model->logits;
+  key_run *run = &model->silent;
+  double sum = 0;
+  int32_t i, changed = head > OF_STATE;
+  if (keys) turn_all_off(model);
+  for (i = 0; i < keys; ++i) {
+    const int32_t key = key_at(model, i);
+    if (changed || head == TIED) logits = follow(model, run, key + 1);
+    sum += softplus(chord[key] ? -(double)logits[key] : (double)logits[key]);
+    changed = head > OF_STATE && chord[key];
+    if (changed) run = turn_on(model, run, key);
+  }
+  return sum;
+}
+
 int rru_chord(rru_model *model, float temperature, int voices, uint8_t *chord) {
+  const int most = model->numbers[RRU_HEAD] == TIED ? TIED_TRIES : TRIES;
   int tries, count, wanted = voices ? voices : -1, nearest = -1;
   uint64_t best = 0, after;
   if (model->numbers[RRU_KIND] != RRU_OF_MUSIC) return 0;
-  if (wanted < 0 && model->numbers[RRU_HEAD] > 2 && temperature != 1)
+  if (wanted < 0 && model->numbers[RRU_HEAD] > OF_STATE && temperature != 1)
     wanted = draw_chord(model, 1, chord); /* the number of voices does not depend on the temperature */
   if (wanted < 0) return draw_chord(model, temperature, chord);
-  for (tries = 0; tries < 512; ++tries) {
+  for (tries = 0; tries < most; ++tries) {
     const uint64_t before = model->random;
     int away;
     count = draw_chord(model, temperature, chord);
@@ -790,7 +1012,7 @@ static void correct(rru_model *model, const member *each, const float *centred, 
   const size_t known = (size_t)model->numbers[RRU_KNOWN], p = (size_t)model->numbers[RRU_OUTPUTS];
   const float size = variability(model, centred);
   size_t first, t, i;
-  reset_state(model, each);
+  reset_state(model, &each->over_time, model->state);
   for (first = 0; first < context; first += patch) {
     float *x = model->both;
     double sum = 0;
@@ -805,7 +1027,7 @@ static void correct(rru_model *model, const member *each, const float *centred, 
       for (sum = 0, t = 0; t < patch; ++t) sum += standardized(model, inputs, first + t, i);
       *x++ = (float)(sum / (double)patch);
     }
-    run_layers(model, each);
+    run_layers(model, &each->over_time, 0, 1, model->output);
   }
   multiply(model, &each->head, model->output, model->logits);
   for (i = 0; i < horizon * QUANTILES; ++i) raw[i] += model->logits[i];
@@ -879,6 +1101,7 @@ int rru_forecast(rru_model *model, const rru_scaling *scaling, double *values, s
 #define HEADER 6 /* words: magic, version, bytes, checksum, numbers, tensors */
 #define ENTRY 8  /* words of a tensor in the table: four of its name, type, rows, columns, offset */
 #define LARGEST (1 << 24)
+#define MAX_TIED_KEYS 128 /* MIDI has no more notes */
 
 typedef struct {
   const uint8_t *blob;
@@ -887,6 +1110,7 @@ typedef struct {
   uint32_t bytes;
   int failed;
   int32_t rows, columns; /* the largest of all matrices */
+  int32_t both;          /* the largest inputs and state of a layer */
 } reader;
 
 typedef struct {
@@ -956,8 +1180,8 @@ static void take_rounds(reader *from, layer *into, matrix *more, int32_t rounds,
   }
 }
 
-static layer take_layer(reader *from, arena *memory, const rru_model *model, int32_t inputs) {
-  const int32_t n = model->numbers[RRU_HIDDEN], p = model->numbers[RRU_OUTPUTS], option = model->numbers[RRU_OPTION];
+static layer take_layer(reader *from, arena *memory, const rru_model *model, const network *of, int32_t inputs) {
+  const int32_t n = of->hidden, p = of->outputs, option = model->numbers[RRU_OPTION];
   const int32_t rank = model->numbers[RRU_NORMALIZE], cell = model->numbers[RRU_CELL], both = inputs + n;
   layer into = {0, {0, 0, NULL, NULL, NULL, NULL}, {0, 0, NULL, NULL, NULL, NULL}, NULL, NULL, NULL, NULL};
   int32_t k;
@@ -988,20 +1212,33 @@ static layer take_layer(reader *from, arena *memory, const rru_model *model, int
   return into;
 }
 
+/* Take the layers of a network whose sizes are known. */
+static void take_layers(reader *from, arena *memory, const rru_model *model, network *into) {
+  const int32_t count = model->numbers[RRU_LAYERS], both = into->inputs + into->hidden;
+  int32_t i;
+  into->layers = (layer *)get(memory, (size_t)count, sizeof(layer));
+  for (i = 0; i < count && !from->failed; ++i) {
+    const layer each = take_layer(from, memory, model, into, i ? into->outputs : into->inputs);
+    if (into->layers) into->layers[i] = each;
+  }
+  from->both = both > from->both ? both : from->both;
+}
+
 static member take_member(reader *from, arena *memory, const rru_model *model) {
   const int32_t *const numbers = model->numbers;
   const int32_t n = numbers[RRU_HIDDEN], p = numbers[RRU_OUTPUTS], horizon = numbers[RRU_HORIZON];
+  const int32_t head = numbers[RRU_HEAD], tied = head == TIED;
   member into;
-  int32_t i;
-  into.layers = (layer *)get(memory, (size_t)numbers[RRU_LAYERS], sizeof(layer));
+  into.over_time.inputs = tied ? 2 * numbers[RRU_AROUND] + 1 + OF_KEY : numbers[RRU_INPUTS];
+  into.over_time.hidden = n;
+  into.over_time.outputs = p;
+  into.over_time.rows = tied ? numbers[RRU_KEYS] : 1;
+  into.over_time.state = NULL;
+  take_layers(from, memory, model, &into.over_time);
   into.head.rows = 0;
-  for (i = 0; i < numbers[RRU_LAYERS] && !from->failed; ++i) {
-    const layer each = take_layer(from, memory, model, i ? p : numbers[RRU_INPUTS]);
-    if (into.layers) into.layers[i] = each;
-  }
-  if (numbers[RRU_HEAD]) into.head = take_matrix(from, numbers[RRU_LOGITS], numbers[RRU_HEAD] == 2 ? n : p);
+  if (head != NO_HEAD && !tied) into.head = take_matrix(from, numbers[RRU_LOGITS], head == OF_STATE ? n : p);
   into.change = into.known_units = into.known_head = into.head;
-  if (numbers[RRU_HEAD] == 5) {
+  if (head == FORECASTS) {
     into.change = take_matrix(from, horizon, numbers[RRU_CONTEXT]);
     if (numbers[RRU_KNOWN]) {
       into.known_units = take_matrix(from, KNOWN_UNITS, p + numbers[RRU_KNOWN]);
@@ -1011,19 +1248,38 @@ static member take_member(reader *from, arena *memory, const rru_model *model) {
   return into;
 }
 
+/* Take the network over keys and its head, and memory for its runs. */
+static void take_tied(reader *from, arena *memory, rru_model *model) {
+  const size_t keys = (size_t)model->numbers[RRU_KEYS];
+  network *const net = &model->over_keys;
+  size_t states;
+  net->inputs = model->numbers[RRU_OUTPUTS] + model->numbers[RRU_BELOW] + OF_KEY;
+  net->hidden = model->numbers[RRU_CHORD_HIDDEN];
+  net->outputs = model->numbers[RRU_CHORD_OUTPUTS];
+  net->rows = 1;
+  take_layers(from, memory, model, net);
+  model->to_keys = take_matrix(from, 1, net->outputs);
+  states = (keys + 1) * state_size(model, net);
+  model->silent.states = (float *)get(memory, states, sizeof(float));
+  model->silent.logits = (float *)get(memory, keys, sizeof(float));
+  model->sounding.states = (float *)get(memory, states, sizeof(float));
+  model->sounding.logits = (float *)get(memory, keys, sizeof(float));
+}
+
 /* Take what only some kinds of models have. */
-static void take_kind(reader *from, rru_model *model) {
+static void take_kind(reader *from, arena *memory, rru_model *model) {
   const int32_t *const numbers = model->numbers;
   const int32_t keys = numbers[RRU_KEYS], units = numbers[RRU_LOGITS] - keys;
   const size_t series = (size_t)numbers[RRU_SERIES], inputs = (size_t)(numbers[RRU_PAST] + numbers[RRU_KNOWN]);
   int32_t i;
-  if (numbers[RRU_HEAD] == 3 || numbers[RRU_HEAD] == 4) {
+  if (numbers[RRU_HEAD] == TIED) take_tied(from, memory, model);
+  if (numbers[RRU_HEAD] == CHAIN || numbers[RRU_HEAD] == NADE) {
     model->order = (const uint32_t *)take(from, WHOLE_U32, (size_t)keys, 1);
     for (i = 0; !from->failed && i < keys; ++i) from->failed = model->order[i] >= (uint32_t)keys;
-    if (numbers[RRU_HEAD] == 4) model->to_units = take_matrix(from, units, keys);
-    model->to_keys = take_matrix(from, keys, numbers[RRU_HEAD] == 4 ? units : keys);
+    if (numbers[RRU_HEAD] == NADE) model->to_units = take_matrix(from, units, keys);
+    model->to_keys = take_matrix(from, keys, numbers[RRU_HEAD] == NADE ? units : keys);
   }
-  if (numbers[RRU_HEAD] == 5) {
+  if (numbers[RRU_HEAD] == FORECASTS) {
     model->level = (const float *)take(from, ROWS_F32, (size_t)numbers[RRU_CONTEXT], 1);
     model->start = take_matrix(from, numbers[RRU_HORIZON], numbers[RRU_CONTEXT]);
     if (numbers[RRU_KNOWN]) model->effects = (const float *)take(from, ROWS_F32, (size_t)numbers[RRU_KNOWN], 1);
@@ -1048,23 +1304,33 @@ static void take_kind(reader *from, rru_model *model) {
   }
 }
 
+static int is_valid_tied(const int32_t *numbers) {
+  const int32_t keys = numbers[RRU_KEYS], n = numbers[RRU_CHORD_HIDDEN], p = numbers[RRU_CHORD_OUTPUTS];
+  if (numbers[RRU_HEAD] != TIED) return !numbers[RRU_AROUND] && !numbers[RRU_BELOW] && !n && !p;
+  return numbers[RRU_KIND] == RRU_OF_MUSIC && keys <= MAX_TIED_KEYS && numbers[RRU_AROUND] < MAX_TIED_KEYS &&
+         numbers[RRU_BELOW] < MAX_TIED_KEYS && n && p && (numbers[RRU_CELL] == 0 || n == p) &&
+         numbers[RRU_LOGITS] % numbers[RRU_OUTPUTS] == 0 && numbers[RRU_LOGITS] / numbers[RRU_OUTPUTS] == keys;
+}
+
 static int is_valid(const int32_t *numbers) {
   const int32_t head = numbers[RRU_HEAD], kind = numbers[RRU_KIND], tokens = numbers[RRU_TOKENS];
   const int32_t keys = numbers[RRU_KEYS], logits = numbers[RRU_LOGITS], cell = numbers[RRU_CELL];
   int i;
   for (i = 0; i < RRU_NUMBERS; ++i)
     if (numbers[i] < 0 || numbers[i] > LARGEST) return 0;
-  if (kind > RRU_OF_SERIES || cell > 3 || head > 5 || numbers[RRU_LAYERS] < 1 || numbers[RRU_LAYERS] > 1000) return 0;
+  if (kind > RRU_OF_SERIES || cell > 3 || head > TIED || numbers[RRU_LAYERS] < 1 || numbers[RRU_LAYERS] > 1000)
+    return 0;
   if (!numbers[RRU_INPUTS] || !numbers[RRU_HIDDEN] || !numbers[RRU_OUTPUTS] || !numbers[RRU_MEMBERS]) return 0;
   if (numbers[RRU_OPTION] > 1000 || (cell == 0 && !numbers[RRU_OPTION])) return 0;
   if (cell != 0 && numbers[RRU_OUTPUTS] != numbers[RRU_HIDDEN]) return 0;
   if (tokens && (numbers[RRU_UNKNOWN] >= tokens || numbers[RRU_PADDING] >= tokens)) return 0;
-  if ((head == 0) != (kind == RRU_OF_LAYERS) || (head == 5) != (kind == RRU_OF_SERIES)) return 0;
-  if (logits != (head == 0 ? numbers[RRU_OUTPUTS] : head == 5 ? QUANTILES * numbers[RRU_HORIZON] : logits)) return 0;
+  if ((head == NO_HEAD) != (kind == RRU_OF_LAYERS) || (head == FORECASTS) != (kind == RRU_OF_SERIES)) return 0;
+  if (logits != (head == NO_HEAD ? numbers[RRU_OUTPUTS] : head == FORECASTS ? QUANTILES * numbers[RRU_HORIZON] : logits)) return 0;
   if (!logits || (kind == RRU_OF_TEXT && logits != tokens)) return 0;
   if ((kind == RRU_OF_MUSIC) != (keys > 0) || (keys && keys != numbers[RRU_INPUTS]) || (keys && tokens)) return 0;
-  if (keys && (head == 4 ? logits <= keys : logits != keys)) return 0;
-  if ((head == 3 || head == 4) && !keys) return 0;
+  if (keys && head != TIED && (head == NADE ? logits <= keys : logits != keys)) return 0;
+  if ((head == CHAIN || head == NADE) && !keys) return 0;
+  if (!is_valid_tied(numbers)) return 0;
   if (kind != RRU_OF_SERIES) return numbers[RRU_MEMBERS] == 1 && !numbers[RRU_PAST] && !numbers[RRU_KNOWN];
   return numbers[RRU_PATCH] && numbers[RRU_CONTEXT] && numbers[RRU_CONTEXT] % numbers[RRU_PATCH] == 0 &&
          numbers[RRU_HORIZON] && numbers[RRU_SEASON] && numbers[RRU_SERIES] && !tokens && !numbers[RRU_SCALED] &&
@@ -1085,10 +1351,11 @@ static void take_embedding(reader *from, rru_model *model) {
 /* Take all tensors, and memory for what a step computes. */
 static void build(reader *from, arena *memory, rru_model *model) {
   const int32_t *const numbers = model->numbers;
-  const size_t n = (size_t)numbers[RRU_HIDDEN], context = (size_t)numbers[RRU_CONTEXT];
-  const size_t horizon = (size_t)numbers[RRU_HORIZON], keys = (size_t)numbers[RRU_KEYS];
-  const int32_t m = numbers[RRU_INPUTS], p = numbers[RRU_OUTPUTS];
-  const size_t inputs = (size_t)(m > p ? m : p);
+  const size_t context = (size_t)numbers[RRU_CONTEXT], horizon = (size_t)numbers[RRU_HORIZON];
+  const size_t keys = (size_t)numbers[RRU_KEYS], known = (size_t)(numbers[RRU_OUTPUTS] + numbers[RRU_KNOWN]);
+  const int tied = numbers[RRU_HEAD] == TIED;
+  const size_t rows = tied ? ROWS : 1, all_rows = tied ? keys : 1;
+  const size_t logits = (size_t)numbers[tied ? RRU_CHORD_OUTPUTS : RRU_LOGITS];
   size_t wide;
   int32_t i;
   model->parts = numbers[RRU_CELL] > 1 ? 2 : 1;
@@ -1098,21 +1365,24 @@ static void build(reader *from, arena *memory, rru_model *model) {
     const member each = take_member(from, memory, model);
     if (model->members) model->members[i] = each;
   }
-  take_kind(from, model);
+  take_kind(from, memory, model);
   from->failed |= from->left != 0;
   if (from->failed) return;
-  wide = padded((size_t)from->rows, 4);
-  model->state = (float *)get(memory, (size_t)numbers[RRU_LAYERS] * (size_t)model->parts * n, sizeof(float));
-  model->both = (float *)get(memory, inputs + n + (size_t)numbers[RRU_KNOWN], sizeof(float));
-  model->wide = (float *)get(memory, wide, sizeof(float));
-  model->other = (float *)get(memory, wide, sizeof(float));
-  model->output = (float *)get(memory, (size_t)numbers[RRU_OUTPUTS], sizeof(float));
-  model->logits = (float *)get(memory, padded((size_t)numbers[RRU_LOGITS], 4), sizeof(float));
-  model->whole = (int16_t *)get(memory, padded((size_t)from->columns, CODES), sizeof(int16_t));
+  wide = (size_t)(from->rows > from->both ? from->rows : from->both);
+  model->stride = padded(wide > known ? wide : known, 4);
+  model->state = (float *)get(
+      memory, (size_t)numbers[RRU_LAYERS] * (size_t)model->parts * all_rows * (size_t)numbers[RRU_HIDDEN], sizeof(float));
+  model->both = (float *)get(memory, rows * model->stride, sizeof(float));
+  model->wide = (float *)get(memory, rows * model->stride, sizeof(float));
+  model->other = (float *)get(memory, rows * model->stride, sizeof(float));
+  model->output = (float *)get(memory, all_rows * (size_t)numbers[RRU_OUTPUTS], sizeof(float));
+  model->logits = (float *)get(memory, padded(logits, 4), sizeof(float));
+  model->whole = (int16_t *)get(memory, rows * padded((size_t)from->columns, CODES), sizeof(int16_t));
   model->keys_on = (float *)get(memory, keys, sizeof(float));
   model->chances = (double *)get(memory, keys, sizeof(double));
   if (numbers[RRU_KIND] == RRU_OF_SERIES)
     model->window = (float *)get(memory, 3 * context + QUANTILES * horizon + padded(horizon, 4), sizeof(float));
+  for (i = 0; model->members && i < numbers[RRU_MEMBERS]; ++i) model->members[i].over_time.state = model->state;
 }
 
 static uint32_t checksum(const uint8_t *bytes, size_t count) { /* CRC-32, half a byte at a time */
@@ -1135,7 +1405,7 @@ static uint32_t checksum(const uint8_t *bytes, size_t count) { /* CRC-32, half a
 static size_t read_blob(const void *blob, size_t bytes, uint8_t *memory, rru_model *model, rru_status *status) {
   static const rru_model empty;
   const uint32_t *const words = (const uint32_t *)blob;
-  reader from = {NULL, NULL, 0, 0, 0, 0, 0};
+  reader from = {NULL, NULL, 0, 0, 0, 0, 0, 0};
   arena room = {NULL, 0};
   uint32_t i;
   *status = RRU_MISALIGNED;

@@ -49,9 +49,9 @@ typedef enum {
   RRU_NORMALIZE, /* RRU: whether Eq. 1 normalizes; Mogrifier: rank, 0 for full matrices */
   RRU_ACTIVATE,  /* RRU: whether Eq. 4 and 6 have a ReLU */
   RRU_TOKENS,    /* size of the vocabulary; 0 if a step has features */
-  RRU_HEAD,      /* 0 none, 1 linear, 2 linear on the state, 3 chain, 4 NADE, 5 forecasts */
+  RRU_HEAD,      /* 0 none, 1 linear, 2 linear on the state, 3 chain, 4 NADE, 5 forecasts, 6 tied */
   RRU_LOGITS,    /* outputs of the model: what rru_step returns */
-  RRU_KEYS,      /* music: keys; the outputs after the first so many are for rru_chord */
+  RRU_KEYS,      /* music: keys; the outputs after the first so many, with tied all, are for rru_chord */
   RRU_READING,   /* how a program should divide a text into steps, an rru_reading */
   RRU_PADDING,   /* tokens that are never written */
   RRU_UNKNOWN,
@@ -67,6 +67,10 @@ typedef enum {
   RRU_PAST,      /* series: inputs of a step that are not known in advance */
   RRU_KNOWN,     /* series: inputs of a step that are */
   RRU_SERIES,    /* series that it was trained on */
+  RRU_AROUND,    /* tied: keys to each side that a key sees of the last step */
+  RRU_BELOW,     /* tied: keys below that it sees of its chord */
+  RRU_CHORD_HIDDEN,  /* tied: features of the state of the network over keys, */
+  RRU_CHORD_OUTPUTS, /* and of its output */
   RRU_NUMBERS    /* how many numbers there are */
 } rru_field;
 
@@ -92,7 +96,8 @@ rru_model *rru_init(const void *blob, size_t blob_bytes, void *memory, size_t me
 /* Begin another sequence. */
 void rru_reset(rru_model *model);
 
-/* Run a step on RRU_INPUTS features, or on a token; return RRU_LOGITS numbers, valid until the next call.
+/* Run a step on RRU_INPUTS features, or on a token; return RRU_LOGITS numbers, valid until the next call. Those of a
+ * tied model are RRU_OUTPUTS for each key, one key after another: what the network over time says about it.
  * A token outside the vocabulary is read as the unknown one. A model of the other kind of input returns NULL. */
 const float *rru_step(rru_model *model, const float *input);
 const float *rru_step_token(rru_model *model, uint32_t token);
@@ -105,7 +110,8 @@ const float *rru_predict(rru_model *model);
 
 int32_t rru_number(const rru_model *model, rru_field field);
 
-/* Return the state, to keep it or to put it back: RRU_LAYERS times h, and for the LSTMs c, of RRU_HIDDEN each. */
+/* Return the state, to keep it or to put it back: RRU_LAYERS times h, and for the LSTMs c, of RRU_HIDDEN each; of a tied
+ * model, each of them for all keys. */
 float *rru_state(rru_model *model, size_t *count);
 
 /* Return the name of a token, class or series, and its bytes in `length`: UTF-8, not ended by zero. NULL if there is
@@ -121,7 +127,8 @@ void rru_seed(rru_model *model, uint32_t seed);
 /* Draw a number from 0 to below 1. */
 double rru_random(rru_model *model);
 
-/* After rru_step, of a model of classes, text, or music with independent keys: the probability of each output. */
+/* After rru_step, of a model of classes, text, or music with independent keys: the probability of each output. Other
+ * music: of each of RRU_KEYS, if no key before it is on. */
 void rru_chances(rru_model *model, float *chances);
 
 /* After rru_step, text: draw the next token. `most`: among so many of the likeliest; 0 for all. */
@@ -130,6 +137,9 @@ uint32_t rru_token(rru_model *model, float temperature, uint32_t most);
 /* After rru_step, music: draw the keys of the next step, 0 or 1 for each of RRU_KEYS; return how many are on.
  * `voices`: so many if that is likely enough; 0 for as many as the model draws. */
 int rru_chord(rru_model *model, float temperature, int voices, uint8_t *chord);
+
+/* After rru_step, music: return -log of the probability that the next step has exactly these of RRU_KEYS keys. */
+double rru_nats(rru_model *model, const uint8_t *chord);
 
 /* How the values of a series are scaled: ((floor > 0 ? log(max(value, floor)) : value) - centre) / unit. */
 typedef struct {
