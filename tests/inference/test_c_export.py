@@ -85,8 +85,9 @@ def test_the_program_prints_what_rru_stream_prints(program, models, name, tmp_pa
         np.testing.assert_allclose(values, numbers(wanted)[1], atol=1.01)  # per cents are rounded
 
 
-def test_joint_music_is_sampled(program, models, tmp_path):
-    trained = few_voices(models["nade"])
+@pytest.mark.parametrize("name", ["nade", "tied"])
+def test_joint_music_is_sampled(program, models, name, tmp_path):
+    trained = few_voices(models[name])
     done = ran(program, blob(trained), LINES["music"][:1], tmp_path)
     chances = dict(re.findall(r"(\d+) (\d+)%", done.stdout.decode()))
     reader = LineReader(trained)
@@ -137,7 +138,7 @@ def test_bad_lines_are_named(program, models, name, line, message, tmp_path):
 def test_damaged_and_forged_models_never_read_outside_their_memory(program, models, tmp_path):
     """The sanitizers end the program with another exit code than 0 and 1."""
     random, runs = np.random.default_rng(0), 0
-    for name in ("nade", "texts", "series", "inputs"):
+    for name in ("nade", "tied", "texts", "series", "inputs"):
         content = blob(models[name], int8=name == "texts")
         for _ in range(10):
             changed = forged(content, random)

@@ -63,13 +63,14 @@ def results(request, models, tmp_path_factory):
         steps = steps[:, 0].tolist()
         jobs.append({"name": name, "steps": steps})
         (folder / f"{name}.rru").write_bytes(blob(models[name]))
-    for name in ("nade", "letters"):
+    for name in ("nade", "tied", "letters"):
         jobs.append({"name": f"{name} int8", "steps": steps_for(models[name])[:, 0].tolist()})
         (folder / f"{name} int8.rru").write_bytes(blob(models[name], int8=True))
     jobs.append({"name": "series", "values": history(folder)})
     (folder / "series.rru").write_bytes(blob(models["series"]))
-    jobs.append({"name": "drawn", "draw": 12, "temperature": 0.9})
-    (folder / "drawn.rru").write_bytes(blob(few_voices(models["nade"])))
+    for name in ("nade", "tied"):
+        jobs.append({"name": f"{name} drawn", "draw": 12, "temperature": 0.9})
+        (folder / f"{name} drawn.rru").write_bytes(blob(few_voices(models[name])))
     jobs.append({"name": "damaged", "steps": []})
     (folder / "damaged.rru").write_bytes(blob(models["nade"])[:-1] + b"\7")
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -90,12 +91,12 @@ def history(folder):
 def test_outputs_are_those_of_pytorch(results, models, name):
     expected = expected_for(models[name], steps_for(models[name]))
     np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-5)
-    if name not in ("music", "nade", "chain"):
+    if name not in ("music", "nade", "chain", "tied"):
         chances = torch.from_numpy(expected[-1]).softmax(0)
         np.testing.assert_allclose(results[f"{name} chances"], chances, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["nade", "letters"])
+@pytest.mark.parametrize("name", ["nade", "tied", "letters"])
 def test_int8_is_that_of_c(results, models, engine_of_gcc, name):
     model, steps = engine_of_gcc.model(blob(models[name], int8=True)), steps_for(models[name])[:, 0]
     expected = [model.step_token(int(x)) if steps.dim() == 1 else model.step(x.numpy()) for x in steps]
@@ -107,14 +108,15 @@ def test_forecasts_are_those_of_rru(results, models, tmp_path):
     np.testing.assert_allclose(results["series"], expected.quantiles, rtol=2e-5)
 
 
-def test_music_is_drawn_as_by_c(results, models, engine_of_gcc):
-    model, chord = engine_of_gcc.model(blob(few_voices(models["nade"]))), np.zeros(88)
+@pytest.mark.parametrize("name", ["nade", "tied"])
+def test_music_is_drawn_as_by_c(results, models, engine_of_gcc, name):
+    model, chord = engine_of_gcc.model(blob(few_voices(models[name]))), np.zeros(88)
     model.seed(5)
-    for expected in results["drawn"]:
+    for expected in results[f"{name} drawn"]:
         model.step(chord)
         chord = model.chord(0.9)
         assert chord.tolist() == expected
-    assert np.sum(results["drawn"]) > 0
+    assert np.sum(results[f"{name} drawn"]) > 0
 
 
 def test_a_damaged_model_is_refused(results):
