@@ -1,8 +1,10 @@
 """Time a step of models in C, in Python and in onnxruntime, at batch 1 on one thread.
 
 Run `python -m benchmarks.engine`. A time is the shortest of many calls, so that it means something on a busy machine.
+`python -m benchmarks.engine RUN` composes 64 bars with a run on music instead, in C and in Python, in processor time.
 """
 
+import argparse
 import ctypes
 import subprocess
 import tempfile
@@ -16,8 +18,9 @@ import onnxruntime
 import torch
 
 import rru
+from rru import data
 from rru.data.vocabulary import Vocabulary
-from rru.inference import onnx
+from rru.inference import compose, load, onnx
 from rru.inference.engine.blob import FIELDS
 from rru.inference.engine.folder import FLAGS, compiler
 from rru.inference.engine.model import blob, layer_blob
@@ -30,6 +33,7 @@ ENGINE = Path(rru.__file__).parent / "inference" / "engine"
 LAYERS = [(88, 64), (88, 200), (88, 600), (256, 1000)]
 TASKS = [
     ("bach", "demo", None),
+    ("bach", "tied", None),
     ("ptb-chars", "cpu", 51),
     ("ptb-words", "cpu", 10_000),
     ("imdb", "cpu", 10_000),
@@ -37,6 +41,7 @@ TASKS = [
 ]
 CELLS = {"rru": rru.RRU, "gru": rru.GRU, "lstm": rru.LSTM, "mogrifier": rru.MogrifierLSTM}
 SECONDS = 1.5
+STEPS, OPENING = 256, 8  # 64 bars of quarter notes, after two
 
 
 def shortest(call: Callable[[], object]) -> float:
@@ -135,14 +140,50 @@ def compare_models(library: ctypes.CDLL) -> None:
         times += [shortest(partial(stream.step, ["a"], x)), shortest(in_onnxruntime(model))]
         count = sum(parameter.numel() for parameter in model.parameters())
         sizes = " | ".join(f"{len(content):,}" for content in blobs)
-        print(f"| {task} | {count:,} | {sizes} | {' | '.join(f'{each:.1f}' for each in times)} |", flush=True)
+        print(f"| {task} ({preset}) | {count:,} | {sizes} | {' | '.join(f'{each:.1f}' for each in times)} |", flush=True)
+
+
+def composed_in_c(library: ctypes.CDLL, content: bytes, opening: np.ndarray, temperature: float) -> None:
+    """Continue a piece, (T, 88), in the engine."""
+    in_c, chord = InC(library, content), np.zeros(opening.shape[1], np.uint8)
+    drawn = ctypes.c_float(temperature), 0, ctypes.c_void_p(chord.ctypes.data)
+    for keys in opening:
+        in_c.features[:] = keys
+        in_c.step()
+    for _ in range(STEPS):
+        library.rru_chord(in_c.model, *drawn)
+        in_c.features[:] = chord
+        in_c.step()
+
+
+def compare_composing(library: ctypes.CDLL, run: Path) -> None:
+    """Print a table of the processor time of 64 bars."""
+    trained, opening = load(run), data.load("bach").test[0][:OPENING]
+    print("| temperature | C | C, int8 | Python |\n|---|---|---|---|")
+    for temperature in (1.0, 0.9):
+        times = []
+        for call in (
+            partial(composed_in_c, library, blob(trained), opening, temperature),
+            partial(composed_in_c, library, blob(trained, int8=True), opening, temperature),
+            partial(compose, trained, opening, STEPS, temperature=temperature),
+        ):
+            start = time.process_time()
+            call()
+            times.append(time.process_time() - start)
+        print(f"| {temperature} | {' | '.join(f'{each:.2f} s' for each in times)} |", flush=True)
 
 
 def main() -> None:
-    """Compare layers, then models."""
+    """Compare composing with a run, if one is given; else layers, then models."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", nargs="?", type=Path, help="a run on music")
+    run = parser.parse_args().run
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         library = compiled(Path(folder))
+        if run is not None:
+            compare_composing(library, run)
+            return
         compare_layers(library)
         compare_models(library)
 

@@ -42,13 +42,20 @@ needs_compiler = pytest.mark.skipif(folder.compiler() is None, reason="there is 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """The example program, with the sanitizers of addresses and undefined behaviour and all warnings as errors."""
-    compiler = shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
+    if folder.compiler() is None:
         pytest.skip("there is no C compiler")
     place = tmp_path_factory.mktemp("program") / "main"
     sources = [ENGINE / "main.c", ENGINE / "rru.c"]
-    subprocess.run([compiler, *STRICT, *SANITIZE, *sources, "-o", place], check=True)
+    subprocess.run([*folder.compiler(), *STRICT, *SANITIZE, *sources, "-o", place], check=True)
     return place
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_compilers_have_no_warnings_about_the_program(compiler, tmp_path):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    sources = [ENGINE / "main.c", ENGINE / "rru.c"]
+    subprocess.run([compiler, *STRICT, "-O1", *sources, "-o", tmp_path / "main"], check=True)
 
 
 def ran(program, content, lines, folder, *options):
@@ -180,6 +187,14 @@ class TestFolder:
         assert np.array(words, "<u4").tobytes() == (place / "model.rru").read_bytes()
         (place / "array.c").write_bytes(array)
         subprocess.run([*folder.compiler(), *STRICT, "-c", "array.c", "-o", "array.o"], cwd=place, check=True)
+
+    @pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
+    def test_cmake_builds_the_program(self, exported, tmp_path):
+        place = shutil.copytree(exported, tmp_path / "model")
+        for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"]):
+            subprocess.run(command, cwd=place, check=True, capture_output=True)
+        ran = subprocess.run(["build/main"], cwd=place, input=b"60 64\n", capture_output=True, check=True)
+        assert ran.stdout.startswith(b"next ")
 
     def test_without_a_compiler_the_card_says_so(self, models, tmp_path, monkeypatch):
         monkeypatch.setattr(folder, "compiler", lambda: None)

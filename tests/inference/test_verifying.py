@@ -85,10 +85,9 @@ def test_an_export_to_c_is_run_in_c_and_in_webassembly(trained, chorales, tmp_pa
         assert "checksum" in verify_folder(tmp_path / "c", chorales)["model.rru in C"].reason
 
 
-@pytest.mark.parametrize("int8", [False, True])
-def test_music_with_one_network_for_all_keys_is_run_in_c(untrained_run, tmp_path, int8):
+def test_music_with_one_network_for_all_keys_is_run_in_c(untrained_run, tmp_path):
     run = untrained_run("bach", "lstm", None, ["output=tied"])
-    export(load(run), tmp_path / "c", "c", int8=int8)
+    export(load(run), tmp_path / "c", "c")
     report = verify_folder(tmp_path / "c", run)
     assert report.ok
     if compiler():

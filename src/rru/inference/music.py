@@ -170,21 +170,23 @@ def _chord(
     head: torch.nn.Module, logits: Tensor, generator: torch.Generator, temperature: float, voices: int | None
 ) -> Tensor:
     """Sample a chord, (1, 88), from what the head gives, (1, c)."""
-    joint = isinstance(head, JointHead)
 
-    def sample(count: int, temperature: float = temperature) -> Tensor:
-        many = logits.expand(count, -1)
-        if isinstance(head, JointHead):
-            return head.sample(many, generator, temperature)
-        return torch.bernoulli(torch.sigmoid(many / temperature), generator=generator)
+    def sample(count: int, usual: int = 0) -> Tensor:
+        """Sample chords, (usual + count, 88), the first `usual` of them at temperature 1."""
+        many = logits.expand(usual + count, -1)
+        if not isinstance(head, JointHead):
+            return torch.bernoulli(torch.sigmoid(many / temperature), generator=generator)
+        temperatures = logits.new_tensor([1.0] * usual + [temperature] * count)[:, None]
+        return head.sample(many, generator, temperatures if usual else temperature)
 
-    if voices is None and joint and temperature != 1:
-        voices = int(sample(1, 1.0).sum())  # the number of voices is that of temperature 1
-    if voices is None:
+    if voices is None and (temperature == 1 or not isinstance(head, JointHead)):
         return sample(1)
     nearest, count = logits.new_zeros(0, KEYS), head.candidates if isinstance(head, JointHead) else CANDIDATES
     for number in range(ROUNDS):  # until a chord has this number of voices
-        chords = torch.cat([nearest, sample(min(count << number, CANDIDATES))])
+        chords = sample(min(count << number, CANDIDATES), usual=int(voices is None))
+        if voices is None:  # it is that of temperature 1; one call for all chords takes much less time than two
+            voices, chords = int(chords[0].sum()), chords[1:]
+        chords = torch.cat([nearest, chords])
         away = (chords.sum(1) - voices).abs()
         nearest = chords[away.argmin()][None]
         if not away.min():

@@ -90,7 +90,7 @@ class JointHead(nn.Module):
         """
 
     @torch.no_grad()
-    def sample(self, conditions: Tensor, generator: torch.Generator, temperature: float = 1.0) -> Tensor:
+    def sample(self, conditions: Tensor, generator: torch.Generator, temperature: float | Tensor = 1.0) -> Tensor:
         """Draw a chord for each row of conditions, exactly as probable as `nats` says.
 
         Draw the next key that is on, or that there is none, until there is none.
@@ -99,7 +99,8 @@ class JointHead(nn.Module):
 
         - `conditions`: (N, c).
         - `generator`: the random generator, on the device of the conditions.
-        - `temperature`: divides the log-probabilities of which key is next. Whether there is one is left as it is.
+        - `temperature`: divides the log-probabilities of which key is next. Whether there is one is left as it is. A
+          number, or one for each row, (N, 1).
 
         **Returns:** (N, keys), zeros and ones.
         """
@@ -112,7 +113,7 @@ class JointHead(nn.Module):
             on = F.logsigmoid(logits).where(places > last, -torch.inf)
             after = on + off.cumsum(1) - off  # of each position to be the next
             none = off.sum(1, keepdim=True)
-            if temperature != 1:
+            if isinstance(temperature, Tensor) or temperature != 1:
                 after = (after / temperature).log_softmax(1).nan_to_num(-torch.inf) + torch.log(-torch.expm1(none))
             chances = torch.cat([after, none], 1).exp().nan_to_num(0.0)
             last = torch.multinomial(chances, 1, generator=generator)  # keys: none

@@ -37,7 +37,7 @@ class ChordNetwork(JointHead, nn.Linear):
     **Arguments:** `layers`: reads the p conditions of a key and the features of the keys below; `keys`: how many.
     """
 
-    candidates = 1  # each takes several times as long as a step of the network over time
+    candidates = 4  # each takes longer than a step of the network over time, but far less than a call for it alone
 
     def __init__(self, layers: Layer, keys: int) -> None:
         super().__init__(layers.output_size, 1)
@@ -81,7 +81,7 @@ class ChordNetwork(JointHead, nn.Linear):
             return F.binary_cross_entropy_with_logits(logits, chords.to(logits.dtype), reduction="none").sum(1)
 
     @torch.no_grad()
-    def sample(self, conditions: Tensor, generator: torch.Generator, temperature: float = 1.0) -> Tensor:
+    def sample(self, conditions: Tensor, generator: torch.Generator, temperature: float | Tensor = 1.0) -> Tensor:
         """Draw a chord for each row of conditions, exactly as probable as `nats` says.
 
         **Arguments:** see `JointHead.sample`.
@@ -90,7 +90,7 @@ class ChordNetwork(JointHead, nn.Linear):
         is on, so only then it is run again: a call for each key would take several times as long. Another temperature
         runs over all keys for each key that is on, for the chances of each to be the next.
         """
-        if temperature != 1:
+        if isinstance(temperature, Tensor) or temperature != 1:
             return super().sample(conditions, generator, temperature)
         chords, state = conditions.new_zeros(len(conditions), self.keys), None
         draws = torch.rand(chords.shape, generator=generator, device=chords.device, dtype=chords.dtype).logit()

@@ -39,7 +39,8 @@ static void *read_file(const char *path, size_t *bytes) {
   void *content;
   long size;
   if (!file) fail(path, "cannot be opened");
-  if (fseek(file, 0, SEEK_END) || (size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET)) fail(path, "cannot be read");
+  size = fseek(file, 0, SEEK_END) ? -1 : ftell(file);
+  if (size < 0 || fseek(file, 0, SEEK_SET)) fail(path, "cannot be read");
   *bytes = (size_t)size;
   content = reserve(*bytes);
   if (fread(content, 1, *bytes, file) != *bytes) fail(path, "cannot be read");
