@@ -140,7 +140,9 @@ def compare_models(library: ctypes.CDLL) -> None:
         times += [shortest(partial(stream.step, ["a"], x)), shortest(in_onnxruntime(model))]
         count = sum(parameter.numel() for parameter in model.parameters())
         sizes = " | ".join(f"{len(content):,}" for content in blobs)
-        print(f"| {task} ({preset}) | {count:,} | {sizes} | {' | '.join(f'{each:.1f}' for each in times)} |", flush=True)
+        print(
+            f"| {task} ({preset}) | {count:,} | {sizes} | {' | '.join(f'{each:.1f}' for each in times)} |", flush=True
+        )
 
 
 def composed_in_c(library: ctypes.CDLL, content: bytes, opening: np.ndarray, temperature: float) -> None:

@@ -8,19 +8,20 @@ import struct
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rru.inference import export
+from rru.inference import export, load
 from rru.inference.engine import blob, folder, layer_blob
 from rru.inference.line_reader import LineReader
 from tests.inference.c_engine import ENGINE, STRICT, zig
 from tests.inference.small_models import energy
 from tests.inference.test_engine import forged, inputs_of, layer_of
-from tests.inference.test_engine_models import few_voices
+from tests.inference.test_engine_models import few_voices, with_random_weights
 from tests.variants import VARIANTS
 
 LINES = {
@@ -224,9 +225,9 @@ TARGETS = {
 }
 
 
-def outputs_of(program, layer, x, *, int8=False):
-    """Return what a program without libc writes for inputs (T, 1, m)."""
-    content, given = layer_blob(layer, int8=int8), x.numpy().astype("<f4").tobytes()
+def outputs_of(program, content, x):
+    """Return what a program without libc writes for a blob and inputs (T, 1, m)."""
+    given = x.numpy().astype("<f4").tobytes()
     sizes = struct.pack("<2I", len(content), len(given))
     done = subprocess.run(program, input=sizes + content + given, capture_output=True, check=True)
     return np.frombuffer(done.stdout, "<f4").reshape(len(x), -1)
@@ -239,26 +240,35 @@ def without_libc(command, place):
     return place
 
 
-def check_program(program):
-    for variant in VARIANTS:
-        layer, x = layer_of(variant, num_layers=2), inputs_of(37)
+@pytest.fixture(scope="module")
+def tied(untrained_run):
+    """A small model with one network for all keys."""
+    trained = load(untrained_run("bach", "rru", None, ["output=tied", "model.budget=20k"]))
+    with_random_weights(trained.model)
+    return trained
+
+
+def check_program(program, tied):
+    layers = [layer_of(variant, num_layers=2) for variant in VARIANTS]
+    runs = [(layer, inputs_of(37), partial(layer_blob, layer)) for layer in layers]
+    for model, x, content in [*runs, (tied.model, (inputs_of(88, 8) > 1).float(), partial(blob, tied))]:
         with torch.no_grad():
-            expected = layer(x)[0][:, 0].numpy()
-        np.testing.assert_allclose(outputs_of(program, layer, x), expected, rtol=1e-5, atol=1e-5)
-        assert np.abs(outputs_of(program, layer, x, int8=True) - expected).max() < 0.1 * np.abs(expected).max()
+            expected = model(x)[0][:, 0].numpy()
+        np.testing.assert_allclose(outputs_of(program, content(), x), expected, rtol=1e-5, atol=1e-5)
+        assert np.abs(outputs_of(program, content(int8=True), x) - expected).max() < 0.1 * np.abs(expected).max()
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="of Linux on x86_64")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
-def test_the_engine_needs_no_libc(tmp_path):
-    check_program([without_libc(["gcc"], tmp_path / "steps")])
+def test_the_engine_needs_no_libc(tied, tmp_path):
+    check_program([without_libc(["gcc"], tmp_path / "steps")], tied)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("emulator", TARGETS)
-def test_other_processors_compute_the_same(emulator, tmp_path):
+def test_other_processors_compute_the_same(emulator, tied, tmp_path):
     if zig() is None:
         pytest.skip("ziglang is not installed")
     if shutil.which(emulator) is None:
         pytest.skip(f"{emulator} is not installed")
-    check_program([emulator, without_libc([*zig(), *TARGETS[emulator]], tmp_path / "steps")])
+    check_program([emulator, without_libc([*zig(), *TARGETS[emulator]], tmp_path / "steps")], tied)

@@ -16,8 +16,8 @@ from tests.inference.c_engine import Scaling
 from tests.inference.small_models import energy
 
 STEPPED = (
-    "music", "nade", "chain", "tied", "characters", "words", "bytes", "texts", "sequences", "mnist", "reviews", "tokens",
-    "letters",
+    "music", "nade", "chain", "tied", "characters", "words", "bytes", "texts", "sequences", "mnist", "reviews",
+    "tokens", "letters",
 )  # fmt: skip
 MASK = 2**64 - 1
 
