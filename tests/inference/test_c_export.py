@@ -100,8 +100,10 @@ def test_joint_music_is_sampled(program, models, name, tmp_path):
     chances = dict(re.findall(r"(\d+) (\d+)%", done.stdout.decode()))
     reader = LineReader(trained)
     expected = dict(re.findall(r"(\d+) (\d+)%", reader.read("60 64 67")))
-    both = set(chances) & set(expected)
-    assert len(both) > 0.8 * len(expected)
+    both = set(chances) & set(expected)  # of 5 % and more
+    likely = {note for shown in (chances, expected) for note, chance in shown.items() if int(chance) >= 9}
+    assert both
+    assert likely <= both
     assert max(abs(int(chances[note]) - int(expected[note])) for note in both) < 10  # 1000 chords each
 
 
