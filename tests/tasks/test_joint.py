@@ -93,6 +93,18 @@ def test_low_temperature_takes_the_likeliest_next_key_and_high_temperature_any(h
     assert cold < warm <= hot
 
 
+def test_each_chord_can_have_its_own_temperature(head):
+    count = 20_000
+    conditions = conditions_of(head)
+    temperatures = torch.tensor([0.01, 1.0]).repeat_interleave(count)[:, None]
+    cold, usual = head.sample(conditions.expand(2 * count, -1), small.generator(), temperatures).split(count)
+    assert len(cold.unique(dim=0)) <= KEYS + 1
+    numbers = (usual @ 2.0 ** torch.arange(KEYS - 1, -1, -1, dtype=torch.float64)).long()
+    expected = chances(head, conditions).detach()
+    found = torch.bincount(numbers, minlength=len(CHORDS)) / count
+    assert ((found - expected).abs() < 5 * (expected * (1 - expected) / count).sqrt() + 1e-4).all()
+
+
 def test_heads_that_ignore_the_other_keys_are_independent():
     logits, chords = torch.randn(10, 8), torch.randint(2, (10, 8)).float()
     nade = NadeHead(3, 8, units=2)

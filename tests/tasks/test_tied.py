@@ -82,6 +82,9 @@ def test_a_cold_sample_takes_the_likeliest_next_key(head):
         len(head.sample(conditions, small.generator(), temperature).unique(dim=0)) for temperature in (0.001, 1)
     )
     assert cold <= FEW + 1 < warm
+    temperatures = torch.tensor([0.001, 1.0]).repeat_interleave(250)[:, None]
+    cold_ones, others = head.sample(conditions, small.generator(), temperatures).split(250)
+    assert len(cold_ones.unique(dim=0)) <= FEW + 1 < len(others.unique(dim=0))
 
 
 def test_gradients(head):
