@@ -1,13 +1,13 @@
 """Draw the scores as heat maps: one for each problem, with a row for each contender and a column for each rate."""
 
 import statistics
-from importlib import resources
 
 from markupsafe import Markup
 
 from benchmarks.robustness import summary
 from benchmarks.robustness.summary import Results
 from rru.report import formatting, svg
+from rru.report.page import page_style
 
 LEFT, WIDE, HIGH, BELOW = 96, 54, 30, 34
 
@@ -22,7 +22,6 @@ pre { overflow-x: auto; font-size: 0.8rem; }
 
 def render(results: Results) -> str:
     """Return the page: the tables, then the heat maps. It loads nothing else."""
-    style = resources.files("rru.report").joinpath("assets", "page.css").read_text(encoding="utf-8")
     page = Markup(
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Robustness</title>'
@@ -32,7 +31,7 @@ def render(results: Results) -> str:
         '<div class="cards maps">{}</div><section><h2>Comparison</h2><pre>{}</pre></section></main></html>'
     )
     cards = Markup("").join(_card(results, number) for number in range(len(results.problems)))
-    return page.format(Markup(style + STYLE), cards, summary.text(results)) + "\n"
+    return page.format(Markup(page_style() + STYLE), cards, summary.text(results)) + "\n"
 
 
 def _card(results: Results, number: int) -> Markup:

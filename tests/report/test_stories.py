@@ -2,21 +2,17 @@
 
 import json
 import re
-from importlib import resources
 
 import pytest
 
 from rru import data, report
 from rru.report import glossary
+from rru.report.page import page_style
 from rru.report.samples import written
 from rru.report.statistics import MIN_SEEDS
 from rru.settings import presets
 from tests import own_files
 from tests.report.samples import page, preset, seen, text_of, write_run
-
-
-def page_style():
-    return resources.files("rru.report").joinpath("assets", "page.css").read_text()
 
 
 def opening(html):

@@ -195,23 +195,33 @@ def classify_files(trained: inference.Trained, files: Sequence[Path]) -> None:
 @with_run
 def export(
     folder: Path,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to create.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="PATH", help="The folder, or for web the page, to create.")
+    ],
     file_format: Annotated[
         str,
-        typer.Option("--format", help="safetensors (for rru), onnx or torch-export (for other runtimes), c (sources)."),
+        typer.Option(
+            "--format",
+            help="safetensors (for rru), onnx or torch-export (for other runtimes), c (sources), web (a page).",
+        ),
     ] = "safetensors",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Round the weights to int8: a quarter of the size. For --format c.")
+        bool, typer.Option("--int8", help="Round the weights to int8: a quarter of the size. For c and web.")
     ] = False,
 ) -> None:
-    """Export a trained model to a folder, with a README, for rru or for other runtimes.
+    """Export a trained model to a folder, with a README, for rru or for other runtimes, or to a web page.
 
     rru export latest -o model
     rru export latest -o model --format onnx
     rru export latest -o model --format c --int8
+    rru export latest -o page.html --format web
     """
     with plain_errors():
         files = inference.export(loaded(folder), output, file_format, int8=int8)
+        if file_format == "web":
+            line(f"{output}: {output.stat().st_size:,} bytes, with all that it needs")
+            next_step(f"open {output} in a browser")
+            return
         line(f"{output}: {', '.join(files)}")
         if file_format == "safetensors":
             next_command("use", str(output))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rru.files import write_folder
 from rru.inference import engine
 from rru.inference.card import card, own_files
-from rru.inference.output import check_free
+from rru.inference.output import check_free, write_files
 from rru.settings.config import Tables
 from rru.tasks import ChordNetwork, ChordStep, LinearJointHead
 from rru.training.checkpoint import MODEL, pack
@@ -24,8 +24,8 @@ from rru.training.run_files import ABOUT_DATA, EXPORT_CONFIG, VOCABULARY, about_
 if TYPE_CHECKING:
     from rru.inference.trained import Trained
 
-FORMATS = ("safetensors", "onnx", "torch-export", "c")
-ROUNDED = ("c",)
+FORMATS = ("safetensors", "onnx", "torch-export", "c", "web")
+ROUNDED = ("c", "web")
 """The formats whose weights can be int8."""
 CARD = "README.md"
 STATE = "initial_state.npz"
@@ -35,15 +35,16 @@ ADVICE = "choose another name, or remove it first"
 
 
 def export(trained: Trained, folder: Path, form: str, *, int8: bool = False) -> list[str]:
-    """Write a model to a new folder, in the layout of the Hugging Face Hub. The folder is complete or not there.
+    """Write a model to a new folder, in the layout of the Hugging Face Hub, or to a page. It is complete or not there.
 
     **Arguments:**
 
     - `trained`: the model.
-    - `folder`: the folder to create; raises ValueError if it exists.
+    - `folder`: the folder to create, or the .html file for `web`; raises ValueError if it exists.
     - `form`: `safetensors`: for `rru.load`; `onnx`: one model for whole sequences and one for a single step;
-      `torch-export`: a program for `torch.export.load`; `c`: C sources without dependencies, and the weights.
-    - `int8`: whether weights are rounded to int8, for `c`.
+      `torch-export`: a program for `torch.export.load`; `c`: C sources without dependencies, and the weights;
+      `web`: one page that runs the model in any browser, without a server.
+    - `int8`: whether weights are rounded to int8, for `c` and `web`.
 
     **Returns:** the names of the files, sorted.
     """
@@ -54,6 +55,8 @@ def export(trained: Trained, folder: Path, form: str, *, int8: bool = False) -> 
             f"int8 is for the format {' or '.join(ROUNDED)}, got {form!r}; `rru.quantize` rounds in Python"
         )
     check_free([folder], ADVICE)
+    if form == "web":
+        return _page(trained, folder, int8=int8)
     writers: dict[str, Callable[[Trained], dict[str, bytes]]] = {
         "safetensors": lambda trained: {MODEL: pack(trained.model.state_dict())},
         "onnx": _onnx,
@@ -72,6 +75,13 @@ def export(trained: Trained, folder: Path, form: str, *, int8: bool = False) -> 
     check_free([folder], ADVICE)  # in case it was created meanwhile
     write_folder(folder, files, manifest=False)  # users may edit the card
     return sorted(files)
+
+
+def _page(trained: Trained, path: Path, *, int8: bool) -> list[str]:
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"the output of format web must be an .html file, got {path}")
+    write_files({path: engine.web_page(trained, int8=int8)})
+    return [path.name]
 
 
 def _without_folders(tables: Tables) -> Tables:

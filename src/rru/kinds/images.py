@@ -117,5 +117,6 @@ IMAGES = Kind(
     items=_items,
     read=_read,
     figure="confusion matrix",
+    page="digits",
     card_of=_card,
 )

@@ -83,6 +83,7 @@ class Kind:
       split is the same.
     - `line`: to stream classes, returns the inputs (T, 1, ...) in a line of text; None if there is nothing in it.
     - `figure`: the figure that the report shows of a run's details, by its name in `rru.report`.
+    - `page`: the web page that runs its models, by its name in `rru.inference.engine.page`; empty if there is none.
     - `reading`: what tells it from other kinds that the same file can be read as. Default: its name.
     """
 
@@ -104,6 +105,7 @@ class Kind:
     read: Callable[[TrainedOn, Source, Iterable[object] | None], Loaded] | None = None
     line: Callable[[TrainedOn, str], Tensor | None] | None = None
     figure: str = ""
+    page: str = ""
     reading: str = ""
 
     @property

@@ -113,7 +113,7 @@ def _read(trained: TrainedOn, source: Source, labels: Iterable[object] | None) -
 
 _language = partial(
     Kind, noun="text", commands=("write", "stream"), steps=sizes.counted("tokens", "tokens"), smoke=_smoke,
-    pipeline="text-generation", read=_read, figure="text", card_of=_card,
+    pipeline="text-generation", read=_read, figure="text", page="text", card_of=_card,
 )  # fmt: skip
 CHARACTERS = _language(
     format=text.CHARACTERS,

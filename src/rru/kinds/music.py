@@ -144,4 +144,5 @@ MUSIC = Kind(
     auto=_auto,
     read=_read,
     figure="piano roll",
+    page="music",
 )

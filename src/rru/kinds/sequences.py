@@ -127,5 +127,6 @@ SEQUENCES = Kind(
     read=_read,
     line=_line,
     figure="confusion matrix",
+    page="sequences",
     card_of=lambda *_: Card(SCALE, probable_classes('facts["classes"]')),
 )

@@ -160,4 +160,5 @@ SERIES = Kind(
     read=_read,
     cells=CELLS,
     figure="forecasts",
+    page="series",
 )

@@ -143,7 +143,8 @@ def _line(trained: TrainedOn, line: str) -> Tensor | None:
 
 _texts = partial(
     Kind, task=ReviewTask, noun="labelled texts", commands=("classify", "stream"), vocabularies=("words",),
-    pipeline="text-classification", items=_items, read=_read, line=_line, figure="confusion matrix", card_of=_card,
+    pipeline="text-classification", items=_items, read=_read, line=_line, figure="confusion matrix", page="texts",
+    card_of=_card,
 )  # fmt: skip
 TEXTS = _texts(
     format=texts.FORMAT,

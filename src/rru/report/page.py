@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 import rru
 from rru.inference import picture, sound
+from rru.inference.engine.page import part as theme
 from rru.report import descriptions, formatting, glossary
 from rru.report.figures import Figure, figure
 from rru.report.gather import SENTENCE, WORD, RunRecord
@@ -73,7 +74,7 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
         lstrip_blocks=True,
     )
     environment.filters["explained"] = glossary.explained
-    script, style = _part("page.js"), _part("page.css")
+    script, style = _part("page.js"), page_style()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "media-src data:; base-uri 'none'; form-action 'none'"
@@ -169,6 +170,11 @@ def _history(entries: list[object]) -> Iterator[tuple[str, str]]:
             facts = _flat({name: value for name, value in entry.items() if name not in ("epoch", "step", "history")})
             text = "; ".join(f"{name} {value}" for name, value in itertools.islice(facts, MAX_FACTS))
             yield f"resumed at step {entry.get('step')}"[:WORD], text[:SENTENCE]
+
+
+def page_style() -> str:
+    """Return the style of the page: the theme that it shares with the pages of models, and its own."""
+    return theme("theme.css") + _part("page.css")
 
 
 def _part(name: str) -> str:
