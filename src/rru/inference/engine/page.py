@@ -31,6 +31,12 @@ SCRIPTS = {
     "series": ("table.js", "series.js"),
 }
 """What runs each page, beside rru.js and base.js; a kind of data names its page."""
+EMPTY = {
+    "texts": "Write or paste a text.",
+    "digits": "Draw a digit.",
+    "sequences": "Paste a sequence of numbers.",
+}
+"""What stands in the place of the result before there is one."""
 OPENINGS, OPENING_STEPS = 6, 8
 """The chorales, and their steps, that music can begin with."""
 Facts = dict[str, object]
@@ -53,11 +59,12 @@ def web_page(trained: Trained, *, int8: bool = False) -> bytes:
     )
     texts = {"title": f"rru: {trained.config.title}", "lead": _lead(trained), "version": rru.__version__}
     escaped = {name: html.escape(text) for name, text in texts.items()}
+    result = Template(part("result.html").strip()).substitute(empty=EMPTY.get(name, ""))
     filled = {
         "policy": policy,
         "style": style,
         "script": script,
-        "content": Template(part(f"{name}.html").strip()).substitute(escaped),
+        "content": Template(part(f"{name}.html").strip()).substitute(escaped, result=result),
         "about": _json(_about(trained, name, len(model), int8)),
         "simd": _base64(_engine("rru-simd.wasm")),
         "plain": _base64(_engine("rru.wasm")),

@@ -75,8 +75,15 @@ class RruModel {
   }
 
   name(index) {
+    const bytes = this.nameBytes(index);
+    return bytes && new TextDecoder().decode(bytes);
+  }
+
+  // The name of a token, class or series as bytes: a token of bytes need not be a whole character.
+  nameBytes(index) {
     const place = this.engine.rru_name(this.model, index, this.count);
-    return place ? this.text(place, new Uint32Array(this.engine.memory.buffer, this.count, 1)[0]) : undefined;
+    if (!place) return undefined;
+    return new Uint8Array(this.engine.memory.buffer, place, new Uint32Array(this.engine.memory.buffer, this.count, 1)[0]).slice();
   }
 
   get state() {
@@ -106,7 +113,8 @@ class RruModel {
     return new Uint8Array(this.engine.memory.buffer, this.places.chord, this.numbers.keys).slice();
   }
 
-  // Return the quantiles of each step to be forecast, after `values` of the series with this number.
+  // Return the quantiles of each step to be forecast, after `values` of a series: the number of one that the model was
+  // trained on, or a scaling as in rru.h, { floor, centre, unit, least, width }.
   forecast(values, series = 0) {
     const { horizon } = this.numbers;
     if (!(this.room >= values.length)) {
@@ -115,7 +123,13 @@ class RruModel {
       this.quantiles = this.quantiles || this.reserve(40 * horizon);
     }
     new Float64Array(this.engine.memory.buffer, this.history, values.length).set(values);
-    this.engine.rru_scaling_of(this.places.scaling, this.model, series);
+    if (typeof series === "number") {
+      this.engine.rru_scaling_of(this.places.scaling, this.model, series);
+    } else {
+      const { floor, centre, unit, least, width } = series, scaling = this.places.scaling;
+      new Float64Array(this.engine.memory.buffer, scaling, 4).set([floor, centre, unit, least]);
+      this.floats(scaling + 32, 1)[0] = width;
+    }
     const done = this.engine.rru_forecast(
       this.model, this.places.scaling, this.history, values.length, 0, this.quantiles,
     );

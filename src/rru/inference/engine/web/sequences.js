@@ -1,0 +1,43 @@
+// Labels of sequences of numbers: paste one, a step in each row; chances as the model reads.
+
+class SequenceLabels {
+  constructor(model) {
+    this.model = model;
+    this.reading = new Reading(model, "step");
+    byId("columns").textContent = about.wide ? "All numbers are one sequence." : `Columns: ${about.columns.join(", ")}.`;
+    byId("values").addEventListener("input", debounced(() => this.read(), 200));
+    byId("values").placeholder = about.wide ? "0.1, 0.5, 0.4, ..." : about.columns.join(",");
+    this.read();
+  }
+
+  // Return the rows of numbers that a step has, or undefined after saying what is wrong.
+  rows(text) {
+    if (about.wide) {
+      const cells = text.split(/[\s,;]+/).filter((cell) => cell), wrong = cells.find((cell) => numberOf(cell) === undefined);
+      if (wrong !== undefined) return void complain(`A sequence has numbers only; \u201c${wrong.slice(0, 30)}\u201d is none.`);
+      return cells.map((cell) => [numberOf(cell)]);
+    }
+    const table = tableOf(text), places = about.columns.map((name, number) => (table.head ? table.names.indexOf(name) : number));
+    const missing = about.columns.filter((_, number) => places[number] < 0 || places[number] >= table.columns.length);
+    if (missing.length) return void complain(`Each row must have ${counted(about.columns.length, "number")}: ${about.columns.join(", ")}. Missing: ${missing.join(", ")}.`);
+    const columns = places.map((place) => table.numbers(place));
+    const wrong = columns[0].findIndex((_, row) => columns.some((column) => column[row] === undefined));
+    if (wrong >= 0) return void complain(`Row ${wrong + 1 + Number(table.head)} has something that is not a number.`);
+    return columns[0].map((_, row) => columns.map((column) => column[row]));
+  }
+
+  async read() {
+    const text = byId("values").value;
+    complain();
+    const rows = text.trim() ? this.rows(text) : [];
+    if (!rows || !rows.length) return void this.reading.clear();
+    for (let row = 1; row < rows.length; ++row) // a missing value is the one before it
+      rows[row].forEach((value, column) => { if (Number.isNaN(value)) rows[row][column] = rows[row - 1][column]; });
+    const read = rows.slice(-about.context);
+    if (read.length < rows.length) complain(`This is long: the model reads the last ${counted(read.length, "step")}.`);
+    await this.reading.read(read.map((row) => this.model.scaled(row)));
+  }
+}
+
+let labels;
+begin((model) => (labels = new SequenceLabels(model)));

@@ -1,0 +1,77 @@
+// Tables: read what was pasted, with commas, semicolons or tabs between columns, and with or without a head.
+
+const MAX_ROWS = 100000;
+const MISSING = new Set(["", "na", "nan", "n/a", "null", "none", "-", "?", "."]);
+
+// Return the rows of a table as lists of texts.
+function rowsOf(text) {
+  const line = text.slice(0, 2000).split(/\r?\n/).find((each) => each.trim()) || "";
+  const mark = ["\t", ";", ","].find((each) => line.includes(each)) || ",";
+  const rows = [];
+  let row = [], cell = "", quoted = false;
+  for (let at = 0; at < text.length; ++at) {
+    const letter = text[at];
+    if (quoted) {
+      if (letter !== '"') cell += letter;
+      else if (text[at + 1] === '"') cell += text[++at];
+      else quoted = false;
+    } else if (letter === '"' && !cell.trim()) {
+      [quoted, cell] = [true, ""];
+    } else if (letter === mark) {
+      row.push(cell.trim());
+      cell = "";
+    } else if (letter === "\n") {
+      row.push(cell.trim());
+      if (row.length > 1 || row[0]) rows.push(row);
+      [row, cell] = [[], ""];
+    } else {
+      cell += letter;
+    }
+  }
+  row.push(cell.trim());
+  if (row.length > 1 || row[0]) rows.push(row);
+  return { rows, decimalComma: mark !== "," };
+}
+
+// Return a number; NaN if it is missing, undefined if it is none.
+function numberOf(text, decimalComma) {
+  if (MISSING.has(text.toLowerCase())) return NaN;
+  const number = Number(decimalComma ? text.replace(",", ".") : text);
+  return Number.isNaN(number) ? undefined : number;
+}
+
+// Read a table: { names, columns: [[texts]], numbers(column) }. The names are empty if it has no head.
+function tableOf(text) {
+  const { rows, decimalComma } = rowsOf(text.replace(/^\ufeff/, ""));
+  const cut = rows.length > MAX_ROWS + 1;
+  const isData = (cell) => numberOf(cell, decimalComma) !== undefined || timeOf(cell) !== undefined;
+  const wide = rows.reduce((most, row) => Math.max(most, row.length), 0);
+  const head = rows.length > 0 && rows[0].every((cell) => !isData(cell) || cell === "") && rows[0].some((cell) => cell);
+  const data = (head ? rows.slice(1) : rows).slice(-MAX_ROWS);
+  const columns = Array.from({ length: wide }, (_, column) => data.map((row) => row[column] ?? ""));
+  const names = Array.from({ length: wide }, (_, column) => (head ? rows[0][column] : "") || (wide > 1 ? `column ${column + 1}` : "value"));
+  return { names, columns, head, cut, rows: data.length, numbers: (column) => columns[column].map((cell) => numberOf(cell, decimalComma)) };
+}
+
+// Return the milliseconds of a time such as 2026-01-31 or 2026-01-31T13:00; undefined if it is none.
+function timeOf(text) {
+  const match = /^(\d{4})-(\d\d?)(?:-(\d\d?))?(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?Z?$/.exec(text);
+  if (!match) return undefined;
+  const [year, month, day = 1, hour = 0, minute = 0, second = 0] = match.slice(1).map((part) => (part === undefined ? undefined : Number(part)));
+  return Date.UTC(year, month - 1, day, hour, minute, second);
+}
+
+// Return the times of `count` steps after times, as texts in their form; undefined if these are not regular times.
+function timesAfter(texts, count) {
+  const [before, last] = texts.slice(-2).map(timeOf);
+  if (!(last > before)) return undefined;
+  const day = 864e5, gap = last - before, months = gap >= 28 * day && gap <= 31 * day ? 1 : gap >= 89 * day && gap <= 92 * day ? 3 : gap >= 365 * day && gap <= 366 * day ? 12 : 0;
+  const form = texts.at(-1);
+  return Array.from({ length: count }, (_, step) => {
+    const time = new Date(last);
+    if (months) time.setUTCMonth(time.getUTCMonth() + months * (step + 1));
+    else time.setTime(last + gap * (step + 1));
+    const whole = time.toISOString().slice(0, 19).replace("T", form.includes("T") ? "T" : " ");
+    return form.length <= 10 && gap % day === 0 ? whole.slice(0, form.length < 8 ? 7 : 10) : whole.slice(0, /:\d\d:/.test(form) ? 19 : 16);
+  });
+}
