@@ -23,7 +23,7 @@ def site(tmp_path_factory):
     """Build the site; an unknown link or anchor, or a page outside the menu, is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "RRU_SITE_EPOCHS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
@@ -67,6 +67,14 @@ def test_pages_opened_as_files_fit_the_window_and_ask_no_host(browser, site, wid
         assert browser.errors == []
         assert [address for address in browser.requests if not address.startswith("file:")] == []
         assert browser.run("document.documentElement.scrollWidth <= innerWidth"), name
+
+
+def test_a_model_can_be_played_in_the_site(browser, site):
+    browser.open(site / "play.html")
+    browser.until("document.querySelector('iframe.model').getBoundingClientRect().height > 600")
+    browser.open(site / "chorale.html")
+    browser.until("typeof music === 'object' && music.composed.length === 32")
+    assert browser.errors == []
 
 
 @pytest.mark.parametrize("name", ["index", "quickstart", "your-data", "migrating", "training", "data", "installing"])

@@ -56,13 +56,18 @@ CATALOGUE = {
 }
 
 
-def make_models(folder, untrained_run):
-    """Return models of all kinds by name; `untrained_run` is the fixture."""
+def make_models(folder, untrained_run, only=None):
+    """Return models of all kinds, or those in `only`, by name; `untrained_run` is the fixture."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
-        runs = {name: own_run(folder / name, own, TINY + more) for name, (own, more) in owned(folder).items()}
+        runs = {
+            name: own_run(folder / name, own, TINY + more)
+            for name, (own, more) in owned(folder).items()
+            if only is None or name in only
+        }
     for name, (task, vocabulary, changes) in CATALOGUE.items():
-        runs[name] = untrained_run(task, "rru", vocabulary, [*TINY, *changes])
+        if only is None or name in only:
+            runs[name] = untrained_run(task, "rru", vocabulary, [*TINY, *changes])
     torch.manual_seed(0)
     models = {name: inference.load(run) for name, run in runs.items()}
     for trained in models.values():

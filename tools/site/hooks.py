@@ -1,7 +1,8 @@
 """Hooks of `make docs`: what pages link to outside docs/ becomes a page too, so that no link leaves the site.
 
 README.md, CONTRIBUTING.md and CHANGELOG.md are pages of their own. A source file is shown as code, a notebook as text
-and code. A link to a folder becomes plain text. Links to other sites stay.
+and code. A link to a folder becomes plain text. Links to other sites stay. `Play a model` has the page of a model of
+chorales: that of `rru demo` if it ran in this checkout, else one that is trained now, in build/site, once.
 """
 
 import json
@@ -23,6 +24,15 @@ PAGES = {
 """The pages that have other names in the site."""
 LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".py": "python", ".toml": "toml", ".cff": "yaml"}
 NOTEBOOK = ".ipynb.md"  # ends the name of a notebook's page
+PLAYED, PLAYER = "play.md", "chorale.html"
+PLAY = """# Play a model
+
+Play a few notes on the keys, or click them into the roll: a model that learnt Bach chorales goes on. It runs in this page, in WebAssembly.
+`rru export RUN -o page.html --format web` makes [such a page](inference.md#a-web-page) of any trained model;
+[open this one alone](chorale.html).
+
+<iframe src="chorale.html" title="A model of chorales" class="model"></iframe>
+"""
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -30,12 +40,32 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are outside docs/, and one for each source file that a page links to."""
     for name, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    files.append(File.generated(config, PLAYED, content=PLAY))
+    files.append(File.generated(config, PLAYER, content=player()))
     texts = {origin_of(file.src_uri): file.content_string for file in files.documentation_pages()}
     targets = {resolved(origin, match["target"]) for origin, text in texts.items() for match in LINK.finditer(text)}
     for target in sorted(targets):
         if (ROOT / target).is_file() and page_of(target) == source_page(target):
             files.append(File.generated(config, source_page(target), content=source_text(target)))
     return files
+
+
+def player() -> bytes:
+    """Return the page of the demo's RRU. `RRU_SITE_EPOCHS` are the epochs that it is trained for, if it has to be."""
+    from rru import inference
+    from rru.inference.engine import web_page
+    from rru.settings import presets
+    from rru.training import run_folder, train_config
+    from rru.training.run_files import RESULT
+
+    config = presets.load("bach", "rru", "demo")
+    folder = run_folder(config, ROOT / "runs")
+    if not (folder / RESULT).exists():
+        epochs = os.environ.get("RRU_SITE_EPOCHS", config.schedule.epochs)
+        config = presets.override(config, [f"schedule.epochs={epochs}"])
+        folder = run_folder(config, ROOT / "build" / "site")
+        train_config(config, folder)
+    return web_page(inference.load(folder), int8=True)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -14,14 +14,15 @@ from rru.cli.console import err, line, next_command, out, plain_errors, prose, w
 from rru.cli.display import TrainingBars
 from rru.cli.places import ROOT, Root
 from rru.cli.train import Seed, Threads, set_threads
-from rru.files import own_folder
+from rru.files import own_folder, write_file
 from rru.inference import score
+from rru.inference.engine import web_page
 from rru.report import formatting
 from rru.report.identify import CELLS
 from rru.settings import presets
 from rru.settings.cells import PAPER_CELLS
 from rru.training import Evaluated, Event, Result, Run, RunStatus, run_folder, stop_on_signals, train_config
-from rru.training.run_files import has_config
+from rru.training.run_files import WEB_PAGE, has_config
 
 TASK = "bach"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -63,8 +64,9 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
         _show(results, {cell: Run(folder) for cell, folder in folders.items()}, configs["rru"].schedule.epochs)
         best = next(iter(_ranked(results)), None)
         music = _compose(best, folders[best]) if best else []
+        played = [_web_page(folders["rru"])] if "rru" in _ranked(results) else []
         page = report.write([root]).files[0]
-        for name, paths in {"runs": folders.values(), "music": music, "page": [page]}.items():
+        for name, paths in {"play": played, "report": [page], "music": music, "runs": folders.values()}.items():
             for number, path in enumerate(paths):
                 line(f"{'' if number else name:<7}{path}")
         if best:  # not latest, which is the cell that was trained last
@@ -142,6 +144,14 @@ def _compose(cell: str, folder: Path) -> Sequence[Path]:
     files = score.write(piece, own_folder(folder / "music") / "chorale.mid")
     line(f"The {CELLS[cell]} continued two bars of a chorale it has never seen. Listen: {files[-1]}")
     return files
+
+
+def _web_page(folder: Path) -> Path:
+    """Write the page that composes with a model in the browser, in its run's folder. Return the file."""
+    path = own_folder(folder) / WEB_PAGE
+    write_file(path, web_page(inference.load(folder), int8=True))
+    line(f"Play with the RRU in your browser, it goes on from what you play: {path}")
+    return path
 
 
 def _nll(result: Result) -> float | None:

