@@ -27,7 +27,8 @@ NOTEBOOK = ".ipynb.md"  # ends the name of a notebook's page
 PLAYED, PLAYER = "play.md", "chorale.html"
 PLAY = """# Play a model
 
-Play a few notes on the keys, or click them into the roll: a model that learnt Bach chorales goes on. It runs in this page, in WebAssembly.
+Play a few notes on the keys, or click them into the roll: a model that learnt Bach chorales goes on. It runs in this
+page, in WebAssembly.
 `rru export RUN -o page.html --format web` makes [such a page](inference.md#a-web-page) of any trained model;
 [open this one alone](chorale.html).
 

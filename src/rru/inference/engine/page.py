@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 SCRIPTS = {
     "music": ("midi.js", "sound.js", "roll.js", "keys.js", "music.js"),
     "text": ("tokens.js", "bars.js", "text.js"),
-    "texts": ("tokens.js", "bars.js", "reading.js", "texts.js"),
-    "digits": ("bars.js", "reading.js", "digits.js"),
-    "sequences": ("table.js", "bars.js", "reading.js", "sequences.js"),
-    "series": ("table.js", "series.js"),
+    "texts": ("tokens.js", "bars.js", "chart.js", "reading.js", "texts.js"),
+    "digits": ("bars.js", "chart.js", "reading.js", "digits.js"),
+    "sequences": ("table.js", "bars.js", "chart.js", "reading.js", "sequences.js"),
+    "series": ("table.js", "chart.js", "fan.js", "scaling.js", "series.js"),
 }
 """What runs each page, beside rru.js and base.js; a kind of data names its page."""
 EMPTY = {

@@ -83,7 +83,8 @@ class RruModel {
   nameBytes(index) {
     const place = this.engine.rru_name(this.model, index, this.count);
     if (!place) return undefined;
-    return new Uint8Array(this.engine.memory.buffer, place, new Uint32Array(this.engine.memory.buffer, this.count, 1)[0]).slice();
+    const { buffer } = this.engine.memory, length = new Uint32Array(buffer, this.count, 1)[0];
+    return new Uint8Array(buffer, place, length).slice();
   }
 
   get state() {

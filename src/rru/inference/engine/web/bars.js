@@ -20,9 +20,11 @@ function percent(chance) {
 // Fill a list. `rows`: { text, sign, chance, colour, choose }; with `choose` a row is a button.
 function showBars(list, rows) {
   list.replaceChildren(...rows.map(({ text, sign, chance, colour, choose }, number) => {
-    const fill = element("span", { class: "fill", style: { width: percent(chance).replace(" ", ""), ...(colour ? { background: colour } : {}) } });
+    const style = { width: `${100 * chance}%`, ...(colour ? { background: colour } : {}) };
+    const fill = element("span", { class: "fill", style });
+    const share = element("span", { class: "chance" }, percent(chance));
     const name = element("span", { class: sign ? "name space" : "name" }, text);
-    const row = element(choose ? "button" : "div", choose ? { type: "button" } : {}, fill, name, element("span", { class: "chance" }, percent(chance)));
+    const row = element(choose ? "button" : "div", choose ? { type: "button" } : {}, fill, name, share);
     if (choose) row.addEventListener("click", choose);
     return element("li", number ? {} : { class: "first" }, row);
   }));

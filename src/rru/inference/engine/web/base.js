@@ -14,7 +14,8 @@ function bytesOf(id) {
 
 // Make an element. Texts from the model's data are only ever set as text.
 function element(name, attributes = {}, ...children) {
-  const made = document.createElementNS(name.startsWith("svg:") ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml", name.replace("svg:", ""));
+  const svg = name.startsWith("svg:"), space = svg ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml";
+  const made = document.createElementNS(space, name.replace("svg:", ""));
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "style") for (const [property, set] of Object.entries(value)) made.style.setProperty(property, set);
     else if (value !== false) made.setAttribute(key, value === true ? "" : value);
@@ -31,6 +32,11 @@ function counted(count, noun) {
 function complain(text = "") {
   byId("problem").textContent = text;
   byId("problem").hidden = !text;
+}
+
+// Say how much of `whole` was read.
+function sayRead(count, whole) {
+  say(`Reading: ${Math.round((100 * count) / whole)} %`);
 }
 
 function say(text) {

@@ -1,11 +1,12 @@
 // Labels of digits: draw one; it is scaled and centred as the digits of MNIST are, and read pixel by pixel.
 
-const SIZE = 280, SIDE = 28, BOX = 20, PEN = 22; // pixels of the drawing, of the image, of the digit in it, and of the pen
+const SIZE = 280, SIDE = 28, BOX = 20, PEN = 22; // pixels of the drawing, the image, the digit in it, and the pen
 const STROKES = [
   ["10,3 6,5 5,10 6,15 10,17 14,15 15,10 14,5 10,3"], ["8,5 10,3 10,17"], ["5,7 7,4 11,3 14,5 14,8 10,12 5,17 15,17"],
   ["5,4 10,3 14,5 13,8 9,10 13,11 15,14 12,17 8,17 5,16"], ["7,3 5,11 15,11", "12,5 12,18"],
-  ["14,3 7,3 6,9 10,8 14,10 15,13 13,16 9,17 5,16"], ["13,3 8,7 6,12 7,16 11,17 14,15 14,12 11,10 7,12"], ["5,3 15,3 9,17"],
-  ["10,10 6,7 7,4 10,3 13,4 14,7 10,10 6,13 7,16 10,17 13,16 14,13 10,10"], ["14,6 11,3 7,4 6,8 9,10 13,9 14,6 13,12 11,17"],
+  ["14,3 7,3 6,9 10,8 14,10 15,13 13,16 9,17 5,16"], ["13,3 8,7 6,12 7,16 11,17 14,15 14,12 11,10 7,12"],
+  ["5,3 15,3 9,17"], ["10,10 6,7 7,4 10,3 13,4 14,7 10,10 6,13 7,16 10,17 13,16 14,13 10,10"],
+  ["14,6 11,3 7,4 6,8 9,10 13,9 14,6 13,12 11,17"],
 ];
 
 class Drawing {
@@ -46,7 +47,8 @@ class Drawing {
       const by = { ArrowLeft: [-10, 0], ArrowRight: [10, 0], ArrowUp: [0, -10], ArrowDown: [0, 10] }[event.key];
       if (!by) return;
       event.preventDefault();
-      const to = { x: Math.min(Math.max(this.place.x + by[0], 0), SIZE), y: Math.min(Math.max(this.place.y + by[1], 0), SIZE) };
+      const inside = (number) => Math.min(Math.max(number, 0), SIZE);
+      const to = { x: inside(this.place.x + by[0]), y: inside(this.place.y + by[1]) };
       if (event.shiftKey) this.line(to);
       this.place = to;
     });
@@ -97,11 +99,13 @@ class Drawing {
       }
     }
     if (!total) return undefined;
-    const scale = Math.max(right - left + 1, bottom - top + 1) / BOX, [middleX, middleY] = [sumX / total, sumY / total], samples = 5;
+    const scale = Math.max(right - left + 1, bottom - top + 1) / BOX, samples = 5;
+    const [middleX, middleY] = [sumX / total, sumY / total], within = (at) => (at + 0.5) / samples - SIDE / 2;
     return Float32Array.from({ length: SIDE * SIDE }, (_, pixel) => {
       let sum = 0;
       for (let at = 0; at < samples * samples; ++at) {
-        const x = (pixel % SIDE) - SIDE / 2 + ((at % samples) + 0.5) / samples, y = Math.floor(pixel / SIDE) - SIDE / 2 + (Math.floor(at / samples) + 0.5) / samples;
+        const x = (pixel % SIDE) + within(at % samples);
+        const y = Math.floor(pixel / SIDE) + within(Math.floor(at / samples));
         sum += ink(Math.round(middleX + scale * x), Math.round(middleY + scale * y));
       }
       return sum / (samples * samples);

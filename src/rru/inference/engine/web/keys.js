@@ -33,12 +33,12 @@ class Keyboard {
     let white = 0;
     for (let note = this.lowest; note < this.lowest + count; ++note) {
       const black = BLACK.includes(note % 12), letter = LETTERS[note - this.from];
-      const hint = letter ? element("span", { "aria-hidden": true }, letter.replace("Key", "").replace("Semicolon", ";")) : "";
+      const hint = letter ? letter.replace("Key", "").replace("Semicolon", ";") : "";
       const left = black ? `calc(${(100 * white) / whites}% - ${33 / whites}%)` : `${(100 * white) / whites}%`;
       const button = element("button", {
-        type: "button", class: black ? "black" : "white", "aria-label": noteName(note), tabindex: note === this.from ? 0 : -1,
-        style: { left, width: `${(black ? 66 : 100) / whites}%` },
-      }, hint);
+        type: "button", class: black ? "black" : "white", "aria-label": noteName(note),
+        tabindex: note === this.from ? 0 : -1, style: { left, width: `${(black ? 66 : 100) / whites}%` },
+      }, element("span", { "aria-hidden": "true" }, hint));
       button.dataset.note = note;
       this.buttons.set(note, button);
       if (!black) ++white;
@@ -57,7 +57,10 @@ class Keyboard {
   }
 
   listen() {
-    const noteAt = (event) => Number(document.elementFromPoint(event.clientX, event.clientY)?.closest?.("[data-note]")?.dataset.note);
+    const noteAt = (event) => {
+      const under = document.elementFromPoint(event.clientX, event.clientY);
+      return Number(under?.closest("[data-note]")?.dataset.note);
+    };
     this.place.onpointerdown = (event) => {
       event.target.releasePointerCapture?.(event.pointerId); // so that a finger can slide over the keys
       if (event.button === 0) this.hold(`pointer ${event.pointerId}`, noteAt(event));

@@ -17,7 +17,10 @@ class Music {
       toggle: (key, step, on) => this.toggle(key, step, on),
       seek: (step) => this.seek(step),
     });
-    this.keyboard = new Keyboard(byId("piano"), { press: (note) => this.press(note), release: (note) => this.release(note) });
+    this.keyboard = new Keyboard(byId("piano"), {
+      press: (note) => this.press(note),
+      release: (note) => this.release(note),
+    });
     this.phrase = { keys: new Set(), sounds: new Map(), pressed: 0, released: -Infinity };
     this.controls();
     this.open(0, false);
@@ -163,7 +166,8 @@ class Music {
     for (const key of phrase.keys) chord[key] = 1;
     phrase.keys.clear();
     phrase.released = now;
-    const steps = Math.min(Math.max(Math.round((now - phrase.pressed) * rate), this.beat > 1 ? Math.ceil(this.beat / 2) : 1), 4 * this.bar);
+    const held = Math.round((now - phrase.pressed) * rate), least = Math.ceil(this.beat / 2), most = 4 * this.bar;
+    const steps = Math.min(Math.max(held, least), most);
     phrase.start = [...phrase.start, ...Array(steps).fill(chord)];
     this.change(phrase.start).then(() => this.picture.reveal(this.given.length));
     if (!byId("answers").checked) return;

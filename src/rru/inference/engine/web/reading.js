@@ -33,7 +33,7 @@ class Reading {
 
   // Read steps, tokens or features; then show how the chances changed.
   async read(steps) {
-    const done = await inSlices(this.steps(steps), (count) => say(`Reading: ${Math.round((100 * count) / steps.length)} %`));
+    const done = await inSlices(this.steps(steps), (count) => sayRead(count, steps.length));
     if (!done) return false;
     this.track = done;
     this.order = likeliest(done.at(-1), SHOWN);
@@ -69,19 +69,19 @@ class Reading {
   }
 
   draw() {
-    const width = Math.max(byId("picture").clientWidth, 260), height = 190, left = 44, count = Math.max(this.track.length - 1, 1);
+    const width = Math.max(byId("picture").clientWidth, 260), height = 190, left = 44;
+    const count = Math.max(this.track.length - 1, 1), every = Math.max(Math.floor(this.track.length / 600), 1);
     this.x = (step) => left + ((width - left - 6) * step) / count;
     const y = (chance) => 8 + (height - 34) * (1 - chance);
-    const every = Math.max(Math.floor(this.track.length / 600), 1);
-    const line = (number) => this.track.map((chances, step) => [step, chances[number]]).filter(([step]) => step % every === 0 || step === count)
-      .map(([step, chance], place) => `${place ? "L" : "M"}${this.x(step).toFixed(1)} ${y(chance).toFixed(1)}`).join("");
-    const grid = [0, 0.5, 1].flatMap((chance) => [
-      element("svg:line", { class: chance === 0.5 ? "half" : "grid", x1: left, x2: width - 6, y1: y(chance), y2: y(chance) }),
-      element("svg:text", { x: left - 7, y: y(chance) + 4, "text-anchor": "end" }, `${100 * chance} %`),
-    ]);
-    const lines = [...this.order].reverse().map((number) => element("svg:path", { class: "line", d: line(number), style: { stroke: this.colour(number) } }));
+    const drawn = [...this.track.keys()].filter((step) => step % every === 0 || step === count);
+    const lines = [...this.order].reverse().map((number) => {
+      const d = pathOf(drawn.map((step) => [this.x(step), y(this.track[step][number])]));
+      return element("svg:path", { class: "line", d, style: { stroke: this.colour(number) } });
+    });
+    const grid = [0, 0.5, 1].flatMap((chance) => gridLine(left, width - 6, y(chance), `${100 * chance} %`));
     this.head = element("svg:line", { class: "now", y1: 4, y2: height - 26 });
-    const end = element("svg:text", { x: width - 6, y: height - 6, "text-anchor": "end" }, `${counted(this.track.length, this.noun)} read`);
+    const read = `${counted(this.track.length, this.noun)} read`;
+    const end = element("svg:text", { x: width - 6, y: height - 6, "text-anchor": "end" }, read);
     byId("chart").setAttribute("viewBox", `0 0 ${width} ${height}`);
     byId("chart").replaceChildren(...grid, ...lines, this.head, end);
     this.show(this.shown);
@@ -92,7 +92,9 @@ class Reading {
     if (!this.track.length) return;
     this.shown = Math.min(Math.max(step, 0), this.track.length - 1);
     const chances = this.track[this.shown];
-    showBars(byId("chances"), likeliest(chances, SHOWN).map((number) => ({ text: this.names[number], chance: chances[number], colour: this.colour(number) })));
+    showBars(byId("chances"), likeliest(chances, SHOWN).map((number) => (
+      { text: this.names[number], chance: chances[number], colour: this.colour(number) }
+    )));
     for (const end of ["x1", "x2"]) this.head.setAttribute(end, this.x(this.shown));
     const best = likeliest(chances, 1)[0];
     const told = `After ${counted(this.shown + 1, this.noun)}: ${this.names[best]}, ${percent(chances[best])}`;

@@ -1,6 +1,10 @@
 // The piano roll: draws the part of a piece that is in view, and says which key and step is clicked.
 
-const BLACK = [1, 3, 6, 8, 10], NAMES = ["C", "C sharp", "D", "E flat", "E", "F", "F sharp", "G", "A flat", "A", "B flat", "B"];
+const BLACK = [1, 3, 6, 8, 10]; // semitones above C
+const NAMES = ["C", "C sharp", "D", "E flat", "E", "F", "F sharp", "G", "A flat", "A", "B flat", "B"];
+const MOVES = {
+  ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, 0], ArrowDown: [-1, 0], PageUp: [12, 0], PageDown: [-12, 0],
+}; // keys and steps
 const STRIP = 44, RULER = 26, ROW = 11, LEAST = [48, 79]; // pixels; the MIDI notes that are always in view
 
 function noteName(note) {
@@ -10,7 +14,8 @@ function noteName(note) {
 class Roll {
   // `view()` returns { roll, given, head, bar, beat }; `toggle(key, step, on)` and `seek(step)` say what was clicked.
   constructor(first, view, { toggle, seek }) {
-    Object.assign(this, { first, view, toggle, seek, canvas: byId("roll"), scroller: byId("scroller"), low: 48, high: 79 });
+    Object.assign(this, { first, view, toggle, seek, canvas: byId("roll"), scroller: byId("scroller") });
+    [this.low, this.high] = LEAST;
     this.cursor = { key: 60 - first, step: 0 };
     this.pen = this.canvas.getContext("2d");
     new ResizeObserver(() => this.draw()).observe(this.scroller);
@@ -109,12 +114,13 @@ class Roll {
   notes(colour, { roll, given, head, playing }) {
     const { pen } = this;
     for (const { key, start, length } of notesOf(roll)) {
-      for (const [from, to, by] of [[start, Math.min(start + length, given), "soft"], [Math.max(start, given), start + length, "s0"]]) {
+      const end = start + length;
+      for (const [from, to, by] of [[start, Math.min(end, given), "soft"], [Math.max(start, given), end, "s0"]]) {
         if (from >= to || this.x(to) < STRIP || this.x(from) > this.wide) continue;
-        const sounding = playing && head >= start && head < start + length;
+        const sounding = playing && head >= start && head < end, width = Math.max(this.step * (to - from) - 2, 2);
         pen.fillStyle = sounding ? colour.frame : colour[by];
         pen.beginPath();
-        pen.roundRect(this.x(from) + 1, this.y(this.first + key) + 1, Math.max(this.step * (to - from) - 2, 2), ROW - 2, 3);
+        pen.roundRect(this.x(from) + 1, this.y(this.first + key) + 1, width, ROW - 2, 3);
         pen.fill();
       }
     }
@@ -178,20 +184,20 @@ class Roll {
   }
 
   key(event) {
-    const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, 0], ArrowDown: [-1, 0], PageUp: [12, 0], PageDown: [-12, 0] };
     const { roll, given, bar } = this.view(), { cursor } = this, set = event.key === "Enter" || event.key === " ";
-    if (event.ctrlKey || event.metaKey || event.altKey || !(set || event.key in moves)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !(set || event.key in MOVES)) return;
     event.preventDefault();
     if (set) {
       this.toggle(cursor.key, cursor.step, !(cursor.step < given && roll[cursor.step][cursor.key]));
     } else {
-      const [up, right] = moves[event.key];
+      const [up, right] = MOVES[event.key];
       cursor.key = Math.min(Math.max(cursor.key + up, this.low - this.first), this.high - this.first);
       cursor.step = Math.min(Math.max(cursor.step + right, 0), roll.length - 1);
       this.reveal(cursor.step);
     }
-    const by = this.view().roll[cursor.step][cursor.key] ? (cursor.step < this.view().given ? ", yours" : ", the model's") : "";
-    say(`${noteName(this.first + cursor.key)}, bar ${Math.floor(cursor.step / bar) + 1}, step ${(cursor.step % bar) + 1}${by}`);
+    const now = this.view(), owner = cursor.step < now.given ? ", yours" : ", the model's";
+    const place = `bar ${Math.floor(cursor.step / bar) + 1}, step ${(cursor.step % bar) + 1}`;
+    say(`${noteName(this.first + cursor.key)}, ${place}${now.roll[cursor.step]?.[cursor.key] ? owner : ""}`);
     this.draw();
   }
 
@@ -199,7 +205,8 @@ class Roll {
   reveal(step) {
     const x = this.x(step);
     if (x < STRIP || x > this.wide - 2 * this.step - 8) {
-      this.scroller.scrollTo({ left: this.step * step - 0.25 * this.wide, behavior: calm.matches ? "instant" : "smooth" });
+      const behavior = calm.matches ? "instant" : "smooth";
+      this.scroller.scrollTo({ left: this.step * step - 0.25 * this.wide, behavior });
     }
   }
 }

@@ -4,7 +4,8 @@ class SequenceLabels {
   constructor(model) {
     this.model = model;
     this.reading = new Reading(model, "step");
-    byId("columns").textContent = about.wide ? "All numbers are one sequence." : `Columns: ${about.columns.join(", ")}.`;
+    const columns = about.columns.join(", ");
+    byId("columns").textContent = about.wide ? "All numbers are one sequence." : `Columns: ${columns}.`;
     byId("values").addEventListener("input", debounced(() => this.read(), 200));
     byId("values").placeholder = about.wide ? "0.1, 0.5, 0.4, ..." : about.columns.join(",");
     this.read();
@@ -13,13 +14,18 @@ class SequenceLabels {
   // Return the rows of numbers that a step has, or undefined after saying what is wrong.
   rows(text) {
     if (about.wide) {
-      const cells = text.split(/[\s,;]+/).filter((cell) => cell), wrong = cells.find((cell) => numberOf(cell) === undefined);
-      if (wrong !== undefined) return void complain(`A sequence has numbers only; \u201c${wrong.slice(0, 30)}\u201d is none.`);
+      const cells = text.split(/[\s,;]+/).filter((cell) => cell);
+      const wrong = cells.find((cell) => numberOf(cell) === undefined)?.slice(0, 30);
+      if (wrong !== undefined) return void complain(`A sequence has numbers only; \u201c${wrong}\u201d is none.`);
       return cells.map((cell) => [numberOf(cell)]);
     }
-    const table = tableOf(text), places = about.columns.map((name, number) => (table.head ? table.names.indexOf(name) : number));
-    const missing = about.columns.filter((_, number) => places[number] < 0 || places[number] >= table.columns.length);
-    if (missing.length) return void complain(`Each row must have ${counted(about.columns.length, "number")}: ${about.columns.join(", ")}. Missing: ${missing.join(", ")}.`);
+    const table = tableOf(text), { columns: names } = about;
+    const places = names.map((name, number) => (table.head ? table.names.indexOf(name) : number));
+    const missing = names.filter((_, number) => places[number] < 0 || places[number] >= table.columns.length);
+    if (missing.length) {
+      const needed = `Each row must have ${counted(names.length, "number")}: ${names.join(", ")}.`;
+      return void complain(`${needed} Missing: ${missing.join(", ")}.`);
+    }
     const columns = places.map((place) => table.numbers(place));
     const wrong = columns[0].findIndex((_, row) => columns.some((column) => column[row] === undefined));
     if (wrong >= 0) return void complain(`Row ${wrong + 1 + Number(table.head)} has something that is not a number.`);

@@ -1,6 +1,8 @@
 // Tables: read what was pasted, with commas, semicolons or tabs between columns, and with or without a head.
 
 const MAX_ROWS = 50000;
+const DAY = 864e5; // milliseconds
+const MONTHS = [[28, 31, 1], [89, 92, 3], [365, 366, 12]]; // from so many days to so many: months
 const MISSING = new Set(["", "na", "nan", "n/a", "null", "none", "-", "?", "."]);
 
 // Return the rows of a table as lists of texts.
@@ -9,8 +11,9 @@ function rowsOf(text) {
   const mark = ["\t", ";", ","].find((each) => line.includes(each)) || ",";
   if (!text.includes('"')) { // most tables, ten times as fast
     const lines = text.split("\n").filter((each) => each.trim());
-    const shown = lines.length > MAX_ROWS + 1 ? [lines[0], ...lines.slice(-MAX_ROWS - 1)] : lines; // one more says that it was cut
-    return { rows: shown.map((each) => each.split(mark).map((cell) => cell.trim())), decimalComma: mark !== "," };
+    const long = lines.length > MAX_ROWS + 1; // the head and one row more than is read, which says so
+    const read = long ? [lines[0], ...lines.slice(-MAX_ROWS - 1)] : lines;
+    return { rows: read.map((each) => each.split(mark).map((cell) => cell.trim())), decimalComma: mark !== "," };
   }
   const rows = [];
   let row = [], cell = "", quoted = false;
@@ -54,29 +57,32 @@ function tableOf(text) {
   const head = rows.length > 0 && rows[0].every((cell) => !isData(cell) || cell === "") && rows[0].some((cell) => cell);
   const data = (head ? rows.slice(1) : rows).slice(-MAX_ROWS);
   const columns = Array.from({ length: wide }, (_, column) => data.map((row) => row[column] ?? ""));
-  const names = Array.from({ length: wide }, (_, column) => (head ? rows[0][column] : "") || (wide > 1 ? `column ${column + 1}` : "value"));
-  return { names, columns, head, cut, rows: data.length, numbers: (column) => columns[column].map((cell) => numberOf(cell, decimalComma)) };
+  const unnamed = (column) => (wide > 1 ? `column ${column + 1}` : "value");
+  const names = columns.map((_, column) => (head && rows[0][column]) || unnamed(column));
+  const numbers = (column) => columns[column].map((cell) => numberOf(cell, decimalComma));
+  return { names, columns, head, cut, rows: data.length, numbers };
 }
 
 // Return the milliseconds of a time such as 2026-01-31 or 2026-01-31T13:00; undefined if it is none.
 function timeOf(text) {
   const match = /^(\d{4})-(\d\d?)(?:-(\d\d?))?(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?Z?$/.exec(text);
   if (!match) return undefined;
-  const [year, month, day = 1, hour = 0, minute = 0, second = 0] = match.slice(1).map((part) => (part === undefined ? undefined : Number(part)));
-  return Date.UTC(year, month - 1, day, hour, minute, second);
+  const [year, month, day = 1, hour = 0, minute = 0, second = 0] = match.slice(1);
+  return Date.UTC(Number(year), month - 1, Number(day), Number(hour), Number(minute), Number(second));
 }
 
 // Return the times of `count` steps after times, as texts in their form; undefined if these are not regular times.
 function timesAfter(texts, count) {
   const [before, last] = texts.slice(-2).map(timeOf);
   if (!(last > before)) return undefined;
-  const day = 864e5, gap = last - before, months = gap >= 28 * day && gap <= 31 * day ? 1 : gap >= 89 * day && gap <= 92 * day ? 3 : gap >= 365 * day && gap <= 366 * day ? 12 : 0;
-  const form = texts.at(-1);
+  const gap = last - before, form = texts.at(-1);
+  const [, , months] = MONTHS.find(([least, most]) => gap >= least * DAY && gap <= most * DAY) || [0, 0, 0];
   return Array.from({ length: count }, (_, step) => {
     const time = new Date(last);
     if (months) time.setUTCMonth(time.getUTCMonth() + months * (step + 1));
     else time.setTime(last + gap * (step + 1));
     const whole = time.toISOString().slice(0, 19).replace("T", form.includes("T") ? "T" : " ");
-    return form.length <= 10 && gap % day === 0 ? whole.slice(0, form.length < 8 ? 7 : 10) : whole.slice(0, /:\d\d:/.test(form) ? 19 : 16);
+    if (form.length <= 10 && gap % DAY === 0) return whole.slice(0, form.length < 8 ? 7 : 10);
+    return whole.slice(0, /:\d\d:/.test(form) ? 19 : 16);
   });
 }

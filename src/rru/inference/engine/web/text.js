@@ -40,7 +40,7 @@ class Writer {
     this.last = read.at(-1)?.token;
     this.warn(read, cut);
     this.show();
-    const done = await inSlices(this.steps(read), (count) => say(`Reading: ${Math.round((100 * count) / read.length)} %`));
+    const done = await inSlices(this.steps(read), (count) => sayRead(count, read.length));
     if (!done) return false;
     say("");
     this.showNext();
@@ -61,8 +61,9 @@ class Writer {
     const unknown = this.vocabulary.unknownIn(parts), { noun } = this.vocabulary, warnings = [];
     if (cut) warnings.push(`This is long: the model reads the last ${counted(parts.length, noun)}.`);
     if (unknown.length) {
-      const named = unknown.slice(0, 8).map((text) => `\u201c${text.slice(0, 30)}\u201d`).join(", ") + (unknown.length > 8 ? ", ..." : "");
-      warnings.push(`The model has never seen ${counted(unknown.length, noun)} of this text: ${named}. It reads each as unknown.`);
+      const quoted = unknown.slice(0, 8).map((text) => `\u201c${text.slice(0, 30)}\u201d`).join(", ");
+      const named = unknown.length > 8 ? `${quoted}, ...` : quoted, count = counted(unknown.length, noun);
+      warnings.push(`The model has never seen ${count} of this text: ${named}. It reads each as unknown.`);
     }
     complain(warnings.join("\n"));
   }
@@ -85,8 +86,10 @@ class Writer {
     byId("nothing").hidden = Boolean(known);
     if (!known) return void byId("next").replaceChildren();
     const chances = model.chances();
-    const order = likeliest(chances, LIKELIEST, (token) => token !== vocabulary.padding && token !== vocabulary.unknown);
-    showBars(byId("next"), order.map((token) => ({ ...vocabulary.shown(token), chance: chances[token], choose: () => this.choose(token) })));
+    const order = likeliest(chances, LIKELIEST, (token) => vocabulary.isWritten(token));
+    showBars(byId("next"), order.map((token) => (
+      { ...vocabulary.shown(token), chance: chances[token], choose: () => this.choose(token) }
+    )));
   }
 
   add(token) {
@@ -107,7 +110,7 @@ class Writer {
   draw() {
     const { model, vocabulary } = this;
     if (this.last !== undefined || this.tokens.length) return model.token(this.temperature);
-    const able = vocabulary.names.map((_, token) => token).filter((token) => token !== vocabulary.padding && token !== vocabulary.unknown);
+    const able = [...vocabulary.names.keys()].filter((token) => vocabulary.isWritten(token));
     return able[Math.floor(model.random() * able.length)];
   }
 

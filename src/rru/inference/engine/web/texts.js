@@ -23,7 +23,8 @@ class TextLabels {
     const unknown = parts.filter(({ token }) => token === this.vocabulary.unknown).length, warnings = [];
     if (text.trim() && !parts.length) warnings.push("There are no words in it.");
     if (cut) warnings.push(`This is long: the model reads the last ${counted(parts.length, "word")}.`);
-    if (unknown && 3 * unknown > parts.length) warnings.push(`The model knows ${parts.length - unknown} of ${counted(parts.length, "word")}: do not trust it here.`);
+    const known = `${parts.length - unknown} of ${counted(parts.length, "word")}`;
+    if (unknown && 3 * unknown > parts.length) warnings.push(`The model knows ${known}: do not trust it here.`);
     complain(warnings.join("\n"));
     if (!parts.length) return void this.reading.clear();
     if (await this.reading.read(parts.map(({ token }) => token))) this.show(text);
@@ -33,12 +34,13 @@ class TextLabels {
   show(text) {
     const { track } = this.reading;
     let before = this.parts[0].start;
-    this.spans = this.parts.map(({ text: word, start, token }, step) => {
+    this.spans = this.parts.map(({ text: word, token }, step) => {
       const chances = track[step], old = step ? track[step - 1] : chances.map(() => 1 / chances.length);
       const change = Array.from(chances, (chance, number) => chance - old[number]), most = likeliest(change, 1)[0];
       const share = Math.min(Math.round(250 * change[most]), 60);
-      const tint = share > 1 ? { background: `color-mix(in srgb, ${this.reading.colour(most)} ${share}%, transparent)` } : {};
-      return element("span", { class: token === this.vocabulary.unknown ? "unknown unread" : "unread", style: tint }, word);
+      const colour = `color-mix(in srgb, ${this.reading.colour(most)} ${share}%, transparent)`;
+      const kind = token === this.vocabulary.unknown ? "unknown unread" : "unread";
+      return element("span", { class: kind, style: share > 1 ? { background: colour } : {} }, word);
     });
     const pieces = this.parts.flatMap(({ text: word, start }, step) => {
       const between = text.slice(before, start);

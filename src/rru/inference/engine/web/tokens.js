@@ -21,7 +21,13 @@ class Vocabulary {
   }
 
   get noun() {
-    return { [READING.words]: "word", [READING.marked]: "word", [READING.bytes]: "byte", [READING.lower]: "word" }[this.reading] || "character";
+    if (this.byWords || this.reading === READING.lower) return "word";
+    return this.reading === READING.bytes ? "byte" : "character";
+  }
+
+  // Whether a token is ever written: padding and unknown ones are not.
+  isWritten(token) {
+    return token !== this.padding && token !== this.unknown;
   }
 
   // Return the parts of a text, { text, start, token }; `start` is where it begins in the text.
@@ -35,7 +41,8 @@ class Vocabulary {
       const at = start;
       start += letter.length;
       if (this.reading !== READING.bytes) return [this.part(letter, at)];
-      return Array.from(encoder.encode(letter), (byte) => ({ text: letter, start: at, token: this.number(String.fromCharCode(byte)) }));
+      const number = (byte) => this.number(String.fromCharCode(byte));
+      return Array.from(encoder.encode(letter), (byte) => ({ text: letter, start: at, token: number(byte) }));
     });
   }
 
@@ -48,8 +55,9 @@ class Vocabulary {
   }
 
   part(text, start) {
-    const written = this.reading === READING.lower ? text.toLowerCase() : this.reading === READING.characters && text === " " ? "_" : text;
-    return { text, start, token: this.number(latin(encoder.encode(written))) };
+    let name = this.reading === READING.lower ? text.toLowerCase() : text;
+    if (this.reading === READING.characters && text === " ") name = "_";
+    return { text, start, token: this.number(latin(encoder.encode(name))) };
   }
 
   number(key) {
@@ -64,15 +72,17 @@ class Vocabulary {
   // Return what `tokens` add to a text that ends with `before`, another token or undefined.
   text(tokens, before) {
     if (this.reading === READING.bytes) {
-      const bytes = tokens.flatMap((token) => Array.from(token === this.unknown ? encoder.encode("\ufffd") : this.bytes[token]));
-      return new TextDecoder().decode(new Uint8Array(bytes));
+      const bytes = (token) => (token === this.unknown ? encoder.encode("\ufffd") : this.bytes[token]);
+      return new TextDecoder().decode(new Uint8Array(tokens.flatMap((token) => [...bytes(token)])));
     }
-    let text = "";
-    for (const token of tokens) {
-      const name = this.names[token], after = before === undefined ? "" : this.names[before];
-      const joined = before === undefined || (this.reading === READING.marked && (CLOSING.has(name) || OPENING.has(after)));
-      text += !this.byWords ? (this.reading === READING.characters ? name.replaceAll("_", " ") : name) : joined ? name : ` ${name}`;
-      before = token;
+    const names = tokens.map((token) => this.names[token]);
+    if (this.reading === READING.characters) return names.join("").replaceAll("_", " ");
+    if (!this.byWords) return names.join("");
+    let text = "", last = before === undefined ? undefined : this.names[before];
+    for (const name of names) {
+      const marks = this.reading === READING.marked && (CLOSING.has(name) || OPENING.has(last));
+      text += last === undefined || marks ? name : ` ${name}`;
+      last = name;
     }
     return text;
   }
@@ -83,6 +93,7 @@ class Vocabulary {
     const seen = { " ": "space", "\n": "new line", "\t": "tab", "\r": "return" }[name];
     if (seen) return { text: seen, sign: true };
     const [byte] = this.bytes[token];
-    return this.reading === READING.bytes && byte > 127 ? { text: `byte ${byte}`, sign: true } : { text: name, sign: false };
+    const part = this.reading === READING.bytes && byte > 127; // of a character
+    return part ? { text: `byte ${byte}`, sign: true } : { text: name, sign: false };
   }
 }
