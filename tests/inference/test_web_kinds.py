@@ -15,7 +15,7 @@ from tests.report.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not on the path")
 
-NAMES = ("letters", "words", "bytes", "texts", "mnist", "pmnist", "sequences", "series")
+NAMES = ("letters", "words", "bytes", "texts", "mnist", "pmnist", "sequences", "series", "inputs")
 PROBLEM = "document.getElementById('problem').textContent"
 STATUS = "document.getElementById('status').textContent"
 
@@ -225,6 +225,16 @@ class TestSeries:
         scaled = replace(trained, facts=replace(trained.facts, series=dict.fromkeys(trained.facts.series, scaling)))
         (expected,) = scaled.forecast({"day": days, "load": values})
         np.testing.assert_allclose(page.run("forecaster.quantiles"), expected.quantiles, rtol=2e-5)
+
+    def test_other_columns_and_the_calendar_are_read(self, show, models, tmp_path):
+        page, table = show(models["inputs"]), energy(tmp_path / "grows.csv", grows=True)
+        (expected,) = models["inputs"].forecast(table)
+        give(page, "values", table.read_text())
+        page.until("forecaster.quantiles?.length === 4")
+        np.testing.assert_allclose(page.run("forecaster.quantiles"), expected.quantiles, rtol=2e-5)
+        assert page.run(PROBLEM) == ""
+        give(page, "values", "\n".join(f"{5 + day % 7}" for day in range(30)))
+        page.until(f"{PROBLEM} === 'The table does not have price, the times: taken at the mean.'")
 
     @pytest.mark.parametrize(
         ("text", "message"),

@@ -149,6 +149,18 @@ def test_keys_that_are_down_together_are_a_chord(opened):
     assert np.flatnonzero(opened.run("Array.from(music.given[0])")).tolist() == [39, 43]
 
 
+def test_a_midi_keyboard_plays(opened):
+    opened.run(
+        "navigator.requestMIDIAccess = async () => ({ inputs: new Map([['a', (globalThis.input = { id: 'a' })]]) })"
+    )
+    opened.click("#midi")
+    opened.until("document.getElementById('status').textContent === 'Listening to 1 MIDI keyboard.'")
+    opened.run("input.onmidimessage({ data: [0x90, 62, 80] }); input.onmidimessage({ data: [0x90, 65, 80] })")
+    opened.run("input.onmidimessage({ data: [0x80, 62, 0] }); input.onmidimessage({ data: [0x90, 65, 0] })")
+    opened.until("!music.phrase.keys.size && music.given.length < 8")
+    assert np.flatnonzero(opened.run("Array.from(music.given[0])")).tolist() == [62 - 21, 65 - 21]
+
+
 def test_a_click_into_the_roll_and_the_arrow_keys_set_notes(opened):
     opened.click("#clear")
     opened.until("music.given.length === 0")

@@ -63,8 +63,8 @@ def demo(seed: Seed = 0, root: Root = ROOT, threads: Threads = None) -> None:
             raise typer.Exit(130)
         _show(results, {cell: Run(folder) for cell, folder in folders.items()}, configs["rru"].schedule.epochs)
         best = next(iter(_ranked(results)), None)
-        music = _compose(best, folders[best]) if best else []
         played = [_web_page(folders["rru"])] if "rru" in _ranked(results) else []
+        music = _compose(best, folders[best]) if best else []
         page = report.write([root]).files[0]
         for name, paths in {"play": played, "report": [page], "music": music, "runs": folders.values()}.items():
             for number, path in enumerate(paths):
@@ -150,7 +150,7 @@ def _web_page(folder: Path) -> Path:
     """Write the page that composes with a model in the browser, in its run's folder. Return the file."""
     path = own_folder(folder) / WEB_PAGE
     write_file(path, web_page(inference.load(folder), int8=True))
-    line(f"Play with the RRU in your browser, it goes on from what you play: {path}")
+    line(f"Play a few notes in your browser, and the RRU goes on: {path}")
     return path
 
 

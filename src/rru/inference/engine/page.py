@@ -28,7 +28,7 @@ SCRIPTS = {
     "texts": ("tokens.js", "bars.js", "chart.js", "reading.js", "texts.js"),
     "digits": ("bars.js", "chart.js", "reading.js", "digits.js"),
     "sequences": ("table.js", "bars.js", "chart.js", "reading.js", "sequences.js"),
-    "series": ("table.js", "chart.js", "fan.js", "scaling.js", "series.js"),
+    "series": ("table.js", "chart.js", "fan.js", "scaling.js", "inputs.js", "series.js"),
 }
 """What runs each page, beside rru.js and base.js; a kind of data names its page."""
 EMPTY = {
@@ -150,7 +150,10 @@ def _series(trained: Trained) -> Facts:
         "target": layout.target,
         "time": layout.time,
         "id": layout.id,
-        "inputs": [*layout.past, *layout.known, *(["calendar"] if layout.calendar else [])],
+        "past": layout.past,
+        "known": layout.known,
+        "levels": dict(layout.levels),
+        "calendar": layout.calendar,
         "series": list(trained.facts.series),
         "log_unit": known[0] if known else None,
     }

@@ -115,9 +115,9 @@ class RruModel {
   }
 
   // Return the quantiles of each step to be forecast, after `values` of a series: the number of one that the model was
-  // trained on, or a scaling as in rru.h, { floor, centre, unit, least, width }.
-  forecast(values, series = 0) {
-    const { horizon } = this.numbers;
+  // trained on, or a scaling as in rru.h, { floor, centre, unit, least, width }. `inputs` as for rru_forecast.
+  forecast(values, series = 0, inputs = undefined) {
+    const { horizon, context, past, known } = this.numbers;
     if (!(this.room >= values.length)) {
       this.room = 2 * values.length;
       this.history = this.reserve(8 * this.room);
@@ -131,8 +131,13 @@ class RruModel {
       new Float64Array(this.engine.memory.buffer, scaling, 4).set([floor, centre, unit, least]);
       this.floats(scaling + 32, 1)[0] = width;
     }
+    let given = 0;
+    if (inputs) {
+      given = this.places.inputs = this.places.inputs || this.reserve(4 * (context + horizon) * (past + known));
+      this.floats(given, (context + horizon) * (past + known)).set(inputs);
+    }
     const done = this.engine.rru_forecast(
-      this.model, this.places.scaling, this.history, values.length, 0, this.quantiles,
+      this.model, this.places.scaling, this.history, values.length, given, this.quantiles,
     );
     if (!done) throw new Error("the series must have a known value");
     const all = new Float64Array(this.engine.memory.buffer, this.quantiles, 5 * horizon);

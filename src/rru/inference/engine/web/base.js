@@ -131,6 +131,12 @@ function loaded() {
   return RruModel.load(["rru-simd.wasm", "rru.wasm"].map(bytesOf), bytesOf("model.rru"));
 }
 
+// What goes wrong later is shown too.
+addEventListener("error", (event) => complain(`Something went wrong: ${event.message}`));
+addEventListener("unhandledrejection", (event) => {
+  if (byId("problem").hidden) complain(`Something went wrong: ${event.reason?.message || event.reason}`);
+});
+
 // Load the model and hand it to the page; show why if that is not possible.
 async function begin(start) {
   try {

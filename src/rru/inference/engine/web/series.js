@@ -24,8 +24,9 @@ class Forecaster {
     });
     for (const id of ["column", "which", "scale"]) byId(id).addEventListener("change", () => this.forecast());
     byId("save").addEventListener("click", () => download("forecast.csv", "text/csv", this.csv()));
-    const inputs = about.inputs.join(", ");
-    byId("inputs").textContent = inputs && `The model also learnt from ${inputs}: here, these are at their means.`;
+    const inputs = [...about.past, ...about.known, ...(about.calendar.length ? ["the calendar"] : [])].join(", ");
+    const ahead = about.known.length ? ` Rows without a value can give ${about.known.join(", ")} in advance.` : "";
+    byId("inputs").textContent = inputs && `The model also reads ${inputs}.${ahead}`;
     this.read();
   }
 
@@ -69,12 +70,14 @@ class Forecaster {
     this.values = rows.map((row) => numbers[row] ?? NaN);
     while (this.values.length && Number.isNaN(this.values.at(-1))) this.values.pop();
     const times = this.time < 0 ? undefined : rows.map((row) => table.columns[this.time][row]);
+    this.rows = rows;
     this.times = times?.slice(0, this.values.length);
     if (wrong.length) {
       const row = wrong[0] + 1 + Number(table.head), cell = table.columns[column][wrong[0]].slice(0, 30);
       const without = `${counted(wrong.length, "row")} without a number`;
       notes.push(`${without}, such as row ${row} with \u201c${cell}\u201d: read as missing.`);
     }
+    if (this.times && !isRegular(this.times)) notes.push("The times are not regular: each row is read as one step.");
     if (table.cut) notes.push(`This is long: the last ${MAX_ROWS.toLocaleString("en")} rows are read.`);
     return notes;
   }
@@ -85,9 +88,11 @@ class Forecaster {
     this.chooseScale(name);
     const scale = byId("scale").value, own = scale === OWN, { season, horizon } = this.model.numbers;
     if (own && this.values.length < MIN_SPAN) notes.push("The series is short: its scale is uncertain.");
+    this.after = this.times && timesAfter(this.times, horizon);
+    const inputs = this.inputs(notes);
     complain(notes.join("\n"));
     try {
-      this.quantiles = this.model.forecast(this.values, own ? ownScaling(this.values, season) : Number(scale));
+      this.quantiles = this.model.forecast(this.values, own ? ownScaling(this.values, season) : Number(scale), inputs);
     } catch (error) {
       return void complain(`It cannot be forecast: ${error.message}.`);
     }
@@ -96,11 +101,20 @@ class Forecaster {
     }
     byId("empty").hidden = true;
     byId("result").hidden = false;
-    this.after = this.times && timesAfter(this.times, horizon);
     this.whens = this.after || Array.from({ length: horizon }, (_, step) => String(this.values.length + step));
     const before = this.times || this.values.map((_, step) => String(step));
     this.fan.set(this.values, this.quantiles, [...before, ...this.whens]);
     this.fillTable();
+  }
+
+  // Return the inputs beside the values, if the model has any; add a note on those that are not in the table.
+  inputs(notes) {
+    const { past, known } = this.model.numbers, times = this.after && [...this.times, ...this.after];
+    if (!(past + known)) return undefined;
+    const given = { table: this.table, rows: this.rows, count: this.values.length, times };
+    const { inputs, missing } = windowInputs(this.model, given);
+    if (missing.length) notes.push(`The table does not have ${missing.join(", ")}: taken at the mean.`);
+    return inputs;
   }
 
   // A series of training is scaled as it was there; another one by its own values.
@@ -117,13 +131,13 @@ class Forecaster {
     return [this.after ? "time" : "step", ...LEVELS];
   }
 
-  rows() {
+  forecastRows() {
     return this.whens.map((when, step) => [when, ...ORDER.map((level) => this.quantiles[step][level])]);
   }
 
   fillTable() {
     const head = this.names.map((name) => element("th", { scope: "col" }, name.replace(/_(\d+)/, " of $1 %")));
-    const body = this.rows().map(([when, ...values]) => element(
+    const body = this.forecastRows().map(([when, ...values]) => element(
       "tr", {}, element("th", { scope: "row" }, when), ...values.map((value) => element("td", {}, shortNumber(value))),
     ));
     byId("table").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
@@ -131,7 +145,7 @@ class Forecaster {
 
   csv() {
     const cell = (value) => (typeof value === "number" ? String(Number(value.toPrecision(8))) : value);
-    return [this.names, ...this.rows()].map((row) => `${row.map(cell).join(",")}\n`).join("");
+    return [this.names, ...this.forecastRows()].map((row) => `${row.map(cell).join(",")}\n`).join("");
   }
 }
 

@@ -71,6 +71,12 @@ function timeOf(text) {
   return Date.UTC(Number(year), month - 1, Number(day), Number(hour), Number(minute), Number(second));
 }
 
+// Whether times are about equally far apart, as months are.
+function isRegular(texts) {
+  const times = texts.map(timeOf), gap = times.at(-1) - times.at(-2), steps = (times.at(-1) - times[0]) / gap;
+  return Math.abs(steps - (times.length - 1)) <= 0.1 * times.length;
+}
+
 // Return the times of `count` steps after times, as texts in their form; undefined if these are not regular times.
 function timesAfter(texts, count) {
   const [before, last] = texts.slice(-2).map(timeOf);
