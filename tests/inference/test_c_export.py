@@ -207,7 +207,7 @@ class TestFolder:
         )
 
     def test_int8_is_for_c_alone(self, models, tmp_path):
-        with pytest.raises(ValueError, match="int8 is for the format c, got 'onnx'"):
+        with pytest.raises(ValueError, match="int8 is for the format c or web, got 'onnx'"):
             export(models["music"], tmp_path / "model", "onnx", int8=True)
 
     def test_a_model_without_a_head_in_c_is_refused(self, models, tmp_path):

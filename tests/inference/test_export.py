@@ -186,7 +186,7 @@ def test_card_of_a_run_without_result(chorales, changes, said):
 
 def test_unknown_format_and_existing_folder_are_rejected(chorales, tmp_path):
     trained = load(chorales)
-    with pytest.raises(ValueError, match="format must be safetensors, onnx, torch-export or c, got 'pickle'"):
+    with pytest.raises(ValueError, match="format must be safetensors, onnx, torch-export, c or web, got 'pickle'"):
         export(trained, tmp_path / "model", "pickle")
     tmp_path.joinpath("there").mkdir()
     with pytest.raises(ValueError, match="exists; choose another name"):

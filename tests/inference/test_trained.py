@@ -256,7 +256,7 @@ def test_the_validation_split_has_both_names(models):
 
 def test_export_takes_the_format_by_the_name_of_the_command(models, tmp_path):
     assert "model.safetensors" in models["texts"].export(tmp_path / "new", format="safetensors")
-    with pytest.raises(ValueError, match="format must be safetensors, onnx, torch-export or c, got 'gguf'"):
+    with pytest.raises(ValueError, match="format must be safetensors, onnx, torch-export, c or web, got 'gguf'"):
         models["texts"].export(tmp_path / "old", form="gguf")
 
 
