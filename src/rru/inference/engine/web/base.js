@@ -51,6 +51,15 @@ function debounced(work, milliseconds = 120) {
   };
 }
 
+// Call `draw` in the next frame after the width of an element has changed: at once, it could change it again.
+function onWidth(place, draw) {
+  let width = 0;
+  new ResizeObserver(() => requestAnimationFrame(() => {
+    if (place.clientWidth !== width) draw();
+    width = place.clientWidth;
+  })).observe(place);
+}
+
 // Run the steps of a generator in slices; return what it returns. A later call ends an earlier one, which returns
 // undefined: there is one model, with one state. `show` is called after each slice with what was yielded last.
 let current;
@@ -132,7 +141,7 @@ function loaded() {
 }
 
 // What goes wrong later is shown too.
-addEventListener("error", (event) => complain(`Something went wrong: ${event.message}`));
+addEventListener("error", ({ error }) => error && complain(`Something went wrong: ${error.message}`));
 addEventListener("unhandledrejection", (event) => {
   if (byId("problem").hidden) complain(`Something went wrong: ${event.reason?.message || event.reason}`);
 });

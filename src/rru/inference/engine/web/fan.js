@@ -20,7 +20,7 @@ class Fan {
       event.preventDefault();
       this.show(this.pointed + by);
     });
-    new ResizeObserver(() => this.quantiles && this.draw()).observe(byId("picture"));
+    onWidth(byId("picture"), () => this.quantiles && this.draw());
   }
 
   // `whens`: the time of each value and of each step after them.

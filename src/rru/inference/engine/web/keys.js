@@ -9,7 +9,7 @@ class Keyboard {
     Object.assign(this, { place, held: new Map(), from: 60, listeners: { press, release } });
     this.sources = new Map(); // the note that each computer key or pointer holds
     this.build();
-    new ResizeObserver(() => this.octaves() !== this.shown && this.build()).observe(place);
+    onWidth(place, () => this.octaves() !== this.shown && this.build());
     addEventListener("keydown", (event) => this.keyDown(event));
     addEventListener("keyup", (event) => this.let(event.code));
     addEventListener("blur", () => [...this.sources.keys()].forEach((source) => this.let(source)));

@@ -18,7 +18,7 @@ class Reading {
       event.preventDefault();
       this.show(this.shown + by);
     });
-    new ResizeObserver(() => this.track.length && this.draw()).observe(byId("picture"));
+    onWidth(byId("picture"), () => this.track.length && this.draw());
     this.clear();
   }
 

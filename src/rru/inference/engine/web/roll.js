@@ -18,7 +18,7 @@ class Roll {
     [this.low, this.high] = LEAST;
     this.cursor = { key: 60 - first, step: 0 };
     this.pen = this.canvas.getContext("2d");
-    new ResizeObserver(() => this.draw()).observe(this.scroller);
+    onWidth(this.scroller, () => this.draw());
     this.scroller.addEventListener("scroll", () => this.draw());
     dark.addEventListener("change", () => this.draw());
     this.listen();
