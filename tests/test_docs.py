@@ -183,7 +183,7 @@ def test_every_page_is_in_the_menu_of_the_site():
     renamed = {"results/report.md": "results/text.md"}  # tools/site/hooks.py says why
     named = re.findall(r": (\S+\.md)$", menu, re.MULTILINE)
     assert sorted(named) == sorted(
-        [*(renamed.get(page, page) for page in pages), "index.md", "contributing.md", "changelog.md"]
+        [*(renamed.get(page, page) for page in pages), "index.md", "contributing.md", "changelog.md", "play.md"]
     )
 
 

@@ -85,7 +85,7 @@ def render(report: Report, made: datetime, every: float | None = None, place: Pa
     media = {run.folder: media_of(run) for run in report.runs if run.music}
     told = stories(report, media)
     shown = {each.run.folder for story in told for each in story.samples}
-    return environment.get_template("page.html").render(
+    return environment.get_template("template.html").render(
         policy=policy,
         script=Markup(script),  # from the package, like the style
         style=Markup(style),
