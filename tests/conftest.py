@@ -12,6 +12,7 @@ from hypothesis import settings
 from rru.nn import registry
 from rru.scan import operator
 from rru.settings import user_cells
+from tests.report.browser import CHROMIUM, Browser
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
@@ -81,3 +82,13 @@ def janet(tmp_path, monkeypatch):
     monkeypatch.setenv(user_cells.VARIABLE, "")
     yield tmp_path / "janet.py"
     sys.modules.pop("rru_own_janet", None)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium without a window."""
+    if not CHROMIUM:
+        pytest.skip("chromium is not on the path")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.browser import CHROMIUM, Browser
 from tests.timeouts import TIMEOUT
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
@@ -27,15 +26,6 @@ def site(tmp_path_factory):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if not CHROMIUM:
-        pytest.skip("chromium is not on the path")
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 def test_no_page_loads_anything_from_another_host(site):

@@ -1,5 +1,7 @@
 """Small models of every kind, with random weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,7 @@ CATALOGUE = {
 
 def make_models(folder, untrained_run, only=None):
     """Return models of all kinds, or those in `only`, by name; `untrained_run` is the fixture."""
+    torch.manual_seed(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
         runs = {
@@ -68,10 +71,16 @@ def make_models(folder, untrained_run, only=None):
     for name, (task, vocabulary, changes) in CATALOGUE.items():
         if only is None or name in only:
             runs[name] = untrained_run(task, "rru", vocabulary, [*TINY, *changes])
-    torch.manual_seed(0)
     models = {name: inference.load(run) for name, run in runs.items()}
     for trained in models.values():
         for name, parameter in trained.model.named_parameters():
             if "head" in name or name == "change":
                 torch.nn.init.normal_(parameter, std=0.3)
     return models
+
+
+def of_own_class(trained):
+    """Return a trained model whose class is a user's own, which the C engine does not know."""
+    own = object.__new__(type("OwnModel", (type(trained.model),), {}))
+    own.__dict__ = trained.model.__dict__
+    return replace(trained, model=own)

@@ -11,9 +11,6 @@ from rru.inference.engine import web_page
 from rru.tasks.classification import pixel_order
 from tests.inference.small_models import energy, make_models
 from tests.inference.test_web_music import Random
-from tests.report.browser import CHROMIUM, Browser
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not on the path")
 
 NAMES = ("letters", "words", "bytes", "texts", "mnist", "pmnist", "sequences", "series", "inputs")
 PROBLEM = "document.getElementById('problem').textContent"
@@ -23,13 +20,6 @@ STATUS = "document.getElementById('status').textContent"
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, untrained_run):
     return make_models(tmp_path_factory.mktemp("models"), untrained_run, NAMES)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

@@ -13,9 +13,6 @@ from rru.inference.midi import midi
 from rru.inference.music import Piece
 from tests.inference.small_models import make_models
 from tests.inference.test_engine_models import few_voices
-from tests.report.browser import CHROMIUM, Browser
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not on the path")
 
 COMPOSED = "music.composed.length === music.bars * music.bar"
 ROLL = "music.roll.map((keys) => Array.from(keys))"
@@ -32,13 +29,6 @@ def page(trained, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "music.html"
     path.write_bytes(web_page(trained))
     return path
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

@@ -6,17 +6,7 @@ import wave
 import pytest
 
 from rru import report
-from tests.report.browser import CHROMIUM, Browser
 from tests.report.samples import preset, write_run
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not on the path")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")
