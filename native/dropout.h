@@ -10,16 +10,38 @@
 
 namespace rru::RRU_ISA {
 
-// 32-bit words, each stored in 64 bits because Philox multiplies them.
+// 32-bit words, each in the lower half of 64 bits because Philox multiplies them. The upper half may hold anything.
 typedef uint64_t Words __attribute__((vector_size(RRU_VECTOR_BYTES)));
 
+// Multiply the lower halves of `a`; what the upper ones hold does not matter.
 inline Words widening_product(Words a, uint32_t b) {
 #if RRU_VECTOR_BYTES == 64
   return (Words)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
 #elif RRU_VECTOR_BYTES == 32
   return (Words)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
+#elif defined(__SSE2__)
+  return (Words)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(b));
 #else
-  return a * b;
+  return (a & 0xFFFFFFFF) * b;
+#endif
+}
+
+// Write low[0], high[0], low[1], high[1], ...
+inline void write_in_turn(Words low, Words high, uint32_t* out) {
+#if RRU_VECTOR_BYTES == 64
+  const __m512i first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0), second = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi64((__m512i)low, first, (__m512i)high));
+  _mm512_storeu_si512(out + 16, _mm512_permutex2var_epi64((__m512i)low, second, (__m512i)high));
+#elif RRU_VECTOR_BYTES == 32
+  const __m256i even = _mm256_unpacklo_epi64((__m256i)low, (__m256i)high);
+  const __m256i odd = _mm256_unpackhi_epi64((__m256i)low, (__m256i)high);
+  _mm256_storeu_si256((__m256i*)out, _mm256_permute2x128_si256(even, odd, 0x20));
+  _mm256_storeu_si256((__m256i*)(out + 8), _mm256_permute2x128_si256(even, odd, 0x31));
+#else
+  for (size_t i = 0; i < sizeof(Words) / sizeof(uint64_t); ++i) {
+    const uint64_t two[2] = {low[i], high[i]};
+    std::memcpy(out + 4 * i, two, sizeof two);
+  }
 #endif
 }
 
@@ -45,17 +67,14 @@ struct Dropout {
       RRU_UNROLL
       for (int v = 0; v < vectors; ++v) {
         const Words p0 = widening_product(c0[v], 0xD2511F53), p1 = widening_product(c2[v], 0xCD9E8D57);
-        c0[v] = (p1 >> 32) ^ c1[v] ^ k0, c1[v] = p1 & 0xFFFFFFFF;
-        c2[v] = (p0 >> 32) ^ c3[v] ^ k1, c3[v] = p0 & 0xFFFFFFFF;
+        c0[v] = (p1 >> 32) ^ c1[v] ^ k0, c1[v] = p1;
+        c2[v] = (p0 >> 32) ^ c3[v] ^ k1, c3[v] = p0;
       }
       k0 += 0x9E3779B9, k1 += 0xBB67AE85;
     }
     for (int v = 0; v < vectors; ++v) {
-      const Words low = c0[v] | c1[v] << 32, high = c2[v] | c3[v] << 32;
-      for (int i = 0; i < lanes; ++i) {
-        const uint64_t four[2] = {low[i], high[i]};
-        std::memcpy(out + 4 * (v * lanes + i), four, sizeof four);
-      }
+      const Words low = (c0[v] & 0xFFFFFFFF) | c1[v] << 32, high = (c2[v] & 0xFFFFFFFF) | c3[v] << 32;
+      write_in_turn(low, high, out + 4 * lanes * v);
     }
   }
 
