@@ -48,6 +48,12 @@ def test_a_path_that_does_not_agree_fails(verify, difference):
     assert output.splitlines()[-1] == "fused: different results"
 
 
+def test_nothing_that_ran_fails(verify):
+    code, output, _ = verify(MISSING)
+    assert code == 1
+    assert output.splitlines()[-1] == "no path ran: nothing was compared"
+
+
 def test_the_run_of_an_export(verify, tmp_path):
     other = tmp_path / "run"
     other.mkdir()

@@ -5,10 +5,11 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import rru
 from rru.nn.verification import paths as all_paths
-from rru.nn.verification.case import Case
+from rru.nn.verification.case import Bound, Case
 from rru.nn.verification.paths import Path
 from rru.nn.verification.table import DIFFERENT, NOT_RUN, SAME
 from rru.nn.verification.verifying import checked, truth
@@ -31,6 +32,13 @@ class Tagger(nn.Module):
         outputs, _ = self.first(self.embedding(tokens))
         outputs, (h, _) = self.second(outputs)
         return {"logits": self.head(outputs), "state": h}
+
+
+class Silent(rru.RRU):
+    """A layer that returns nothing."""
+
+    def forward(self, input):
+        super().forward(input)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +121,46 @@ def test_the_model_is_left_as_it_was():
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
+def test_arguments_by_name_reach_every_path():
+    torch.manual_seed(0)
+    layer, x, starts = rru.LSTM(3, 4, num_layers=2, batch_first=True), torch.randn(5, 4, 3), torch.rand(5, 4) < 0.4
+    report = rru.verify(layer, x, only=[*QUICK, "torch.export", "ONNX"], resets=starts)
+    assert {checked.path: checked.verdict for checked in report.paths} == dict.fromkeys(
+        [path.name for path in all_paths.paths() if path.name != "torch.compile"], SAME
+    )
+    state = rru.LSTM(3, 4, num_layers=2).initial_state(5)
+    assert rru.verify(layer, x, only="stepper", resets=starts, reset_state=state)["stepper"].verdict == SAME
+    lengths = rru.verify(layer, x, only=["reference", "stepper"], lengths=torch.tensor([4, 1, 2, 3, 4]))
+    assert lengths["reference"].verdict == SAME
+    assert "lengths or packed sequences" in lengths["stepper"].reason
+
+
+def test_gradients_have_the_names_of_the_model():
+    bound = Case(Bound(rru.RRU(3, 4), ("resets",)), (torch.randn(5, 2, 3), torch.rand(5, 2) < 0.5))
+    assert "gradient of cells.0.weight_x" in truth(bound)
+
+
+def test_packed_sequences_are_compared_with_their_outputs():
+    torch.manual_seed(0)
+    packed = pack_padded_sequence(torch.randn(5, 2, 3), torch.tensor([5, 2]))
+    report = rru.verify(rru.RRU(3, 4), packed, only=["reference", "fused", "int8"])
+    assert {checked.verdict for checked in report.paths} == {SAME}
+    assert truth(Case(rru.RRU(3, 4), (packed,)))["output 0"].shape == (7, 4)
+
+
+def test_a_verification_in_which_nothing_ran_does_not_pass():
+    report = rru.verify(rru.RRU(3, 4, bidirectional=True), torch.randn(5, 2, 3), only="stepper")
+    assert not report.ok
+    assert repr(report).splitlines()[-1] == "no path ran: nothing was compared"
+
+
 def test_errors_name_what_is_right():
+    with pytest.raises(ValueError, match="only must name at least one of reference, "):
+        rru.verify(rru.RRU(2, 2), torch.randn(3, 1, 2), only=[])
+    with pytest.raises(ValueError, match="the model must not be quantized yet: int8 weights are one of the paths"):
+        rru.verify(rru.quantize(rru.RRU(2, 2)), torch.randn(3, 1, 2))
+    with pytest.raises(TypeError, match="the model must return tensors"):
+        rru.verify(Silent(2, 2), torch.randn(3, 1, 2))
     with pytest.raises(ValueError, match="the model must hold a layer of rru, got a Linear without"):
         rru.verify(nn.Linear(2, 2), torch.randn(3, 2))
     with pytest.raises(ValueError, match=r"only must be among reference, .*; got 'onnx'"):

@@ -23,7 +23,8 @@ def verify(
         rru verify latest
         rru verify model --made-from latest
 
-    Print a table; a path that cannot run here says why. The exit code is 1 if any path gives different results.
+    Print a table; a path that cannot run here says why. The exit code is 1 if any path gives different results, or none
+    can run.
     """
     with plain_errors():
         report = verify_folder(folder, None if made_from is None else named_run(made_from, ROOT))

@@ -6,12 +6,25 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves, tree_map
 
 from rru.nn.layer import Layer
 
 Results = dict[str, Tensor]
 """Outputs (`output 0`, ...) and gradients (`gradient of <parameter>`, `gradient of input 0`, ...)."""
+
+
+class Bound(nn.Module):
+    """A model whose last arguments are given by name."""
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *inputs: Any) -> Any:
+        positional = len(inputs) - len(self.names)
+        return self.model(*inputs[:positional], **dict(zip(self.names, inputs[positional:], strict=True)))
 
 
 class Case:
@@ -34,6 +47,8 @@ class Case:
         """Return the inputs in a dtype, by default that of the model; with `gradients`, as leaves of a graph."""
 
         def each(value: Any) -> Any:
+            if isinstance(value, PackedSequence) and value.data.is_floating_point():
+                return value.to(dtype or self.dtype)
             if not isinstance(value, Tensor) or not value.is_floating_point():
                 return value
             return value.detach().to(dtype or self.dtype).clone().requires_grad_(gradients)
@@ -53,7 +68,8 @@ class Case:
         arguments = self.arguments(dtype, gradients=True)
         results = named_outputs((model if call is None else call)(*arguments))
         leaves = {f"input {at}": leaf for at, leaf in enumerate(_floats(tree_leaves(arguments)))}
-        leaves |= {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        parameters = (model.model if isinstance(model, Bound) else model).named_parameters()
+        leaves |= {name: parameter for name, parameter in parameters if parameter.requires_grad}
         total = sum((output * _weights_like(output)).sum() for output in results.values() if output.requires_grad)
         if isinstance(total, Tensor):
             gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
@@ -72,6 +88,7 @@ def named_outputs(results: Any) -> Results:
 
 
 def _floats(values: Iterable[Any]) -> list[Tensor]:
+    values = [value.data if isinstance(value, PackedSequence) else value for value in values]
     return [value for value in values if isinstance(value, Tensor) and value.is_floating_point()]
 
 

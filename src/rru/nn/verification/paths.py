@@ -89,19 +89,27 @@ def _stepper(case: Case) -> Run:
 
 
 def step_by_step(
-    layer: Layer, input: Tensor, state: Any = None, *, lengths: object = None, hx: Any = None, **resets: Tensor | None
+    layer: Layer,
+    input: Tensor,
+    state: Any = None,
+    *,
+    lengths: object = None,
+    hx: Any = None,
+    resets: Tensor | None = None,
+    reset_state: Any = None,
 ) -> tuple[Tensor, Any]:
     """Return what a layer returns, computed with its stepper, one step after the other."""
-    if not isinstance(input, Tensor) or lengths is not None or any(value is not None for value in resets.values()):
-        raise CannotRunError("the model gives lengths or resets, which a step does not have")
+    if not isinstance(input, Tensor) or lengths is not None:
+        raise CannotRunError("the model gives lengths or packed sequences, which a step does not have")
     if input.dim() != 3:
         raise CannotRunError("the model runs a single sequence without a batch dimension")
-    stepper, outputs = layer.stepper(), []
+    stepper, outputs, time_at = layer.stepper(), [], 1 if layer.batch_first else 0
     state = hx if state is None else state
-    for x in input.unbind(1 if layer.batch_first else 0):
-        output, state = stepper(x.contiguous(), state)
+    masks = [None] * input.shape[time_at] if resets is None else resets.unbind(time_at)
+    for x, mask in zip(input.unbind(time_at), masks, strict=True):
+        output, state = stepper(x.contiguous(), state, resets=mask, reset_state=None if mask is None else reset_state)
         outputs.append(output)
-    return torch.stack(outputs, 1 if layer.batch_first else 0), state
+    return torch.stack(outputs, time_at), state
 
 
 def _compiled(case: Case) -> Run:

@@ -56,8 +56,9 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether no path gave different results. Paths that did not run do not count."""
-        return all(checked.verdict != DIFFERENT for checked in self.paths)
+        """Whether at least one path ran, and none gave different results."""
+        verdicts = {checked.verdict for checked in self.paths}
+        return SAME in verdicts and DIFFERENT not in verdicts
 
     def __getitem__(self, path: str) -> Checked:
         return next(checked for checked in self.paths if checked.path == path)
@@ -68,5 +69,6 @@ class Verification:
         lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
         wrong = [checked.path for checked in self.paths if checked.verdict == DIFFERENT]
         ran = [checked for checked in self.paths if checked.difference is not None]
-        end = f"{', '.join(wrong)}: different results" if wrong else f"no path of {len(ran)} differs"
+        agreed = f"no path of {len(ran)} differs" if ran else "no path ran: nothing was compared"
+        end = f"{', '.join(wrong)}: different results" if wrong else agreed
         return "\n".join([*self.about, *lines, end])

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
-from rru.nn.verification.case import Case, Results, layers_of
+from rru.nn.verification.case import Bound, Case, Results, layers_of
 from rru.nn.verification.paths import ROUNDING, Path, paths
 from rru.nn.verification.table import Checked, Verification
 from rru.scan.differences import difference
@@ -19,7 +20,11 @@ MAX_REASON = 160  # characters of an error's first line
 
 
 def verify(
-    model: nn.Module, example_input: Tensor | tuple[Any, ...], *, only: Sequence[str] | None = None
+    model: nn.Module,
+    example_input: Tensor | PackedSequence | tuple[Any, ...],
+    *,
+    only: str | Sequence[str] | None = None,
+    **keywords: Any,
 ) -> Verification:
     """Run a model on every path that can run here, and compare the results with those of plain PyTorch in float64.
 
@@ -40,21 +45,30 @@ def verify(
     - `model`: any module that holds layers of rru, or a layer itself.
     - `example_input`: an input, or a tuple of all positional arguments. Take real values: zeros hide differences.
     - `only`: the names of the paths to run. Default: all.
+    - others: arguments of the model by name, such as `resets` of a layer.
 
     **Returns:** a `Verification`: `ok`, `paths`, and the table as its text.
     """
-    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    whole = isinstance(example_input, PackedSequence) or not isinstance(example_input, tuple)
+    inputs: tuple[Any, ...] = (example_input,) if whole else tuple(example_input)
     if not layers_of(model):
         raise ValueError(f"the model must hold a layer of rru, got a {type(model).__name__} without")
+    if any(cell.quantized for layer in layers_of(model) for cell in layer.cells):
+        raise ValueError("the model must not be quantized yet: int8 weights are one of the paths")
     chosen = chosen_paths(paths(), only)
-    case = Case(model, inputs)
+    case = Case(Bound(model, tuple(keywords)), (*inputs, *keywords.values())) if keywords else Case(model, inputs)
     wanted = truth(case)
+    if not wanted:
+        raise TypeError("the model must return tensors, or tuples, lists and dicts of them")
     return Verification(tuple(checked(path, case, wanted) for path in chosen), about(case))
 
 
-def chosen_paths(known: Sequence[Path], only: Sequence[str] | None) -> list[Path]:
+def chosen_paths(known: Sequence[Path], only: str | Sequence[str] | None) -> list[Path]:
     """Return the paths with these names; raise ValueError if there is no such path."""
     names = [path.name for path in known]
+    only = [only] if isinstance(only, str) else only
+    if only is not None and not only:
+        raise ValueError(f"only must name at least one of {', '.join(names)}")
     for name in only or ():
         if name not in names:
             raise ValueError(f"only must be among {', '.join(names)}; got {name!r}")
