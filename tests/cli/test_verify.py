@@ -65,3 +65,10 @@ def test_a_folder_that_is_no_run(tmp_path):
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert done.exit_code == 1
     assert "config.toml" in done.output
+
+
+def test_a_run_is_made_from_nothing(tmp_path):
+    (tmp_path / "model.safetensors").touch()
+    done = CliRunner().invoke(app, ["verify", str(tmp_path), "--made-from", str(tmp_path)])
+    assert done.exit_code != 0
+    assert "--made-from is for exports to other runtimes" in " ".join(done.output.split())

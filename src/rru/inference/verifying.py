@@ -43,6 +43,8 @@ def verify_folder(folder: Path, run: Path | None = None) -> Verification:
     """
     runs = exported_paths(folder)
     if not runs:
+        if run is not None:
+            raise ValueError(f"{folder} is verified by itself: --made-from is for exports to other runtimes")
         model = load(folder).model
         return verify(model, random_inputs(model))
     if run is None:
