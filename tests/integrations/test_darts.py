@@ -20,9 +20,9 @@ def series(months=72, level=100.0):
     return TimeSeries.from_times_and_values(times, values.astype(np.float32))
 
 
-def block(**options):
+def block(module=RRUBlockModule, **options):
     return BlockRNNModel(
-        24, 6, model=RRUBlockModule, hidden_dim=8, n_epochs=1, random_state=0, pl_trainer_kwargs=QUIET, **options
+        24, 6, model=module, hidden_dim=8, n_epochs=1, random_state=0, pl_trainer_kwargs=QUIET, **options
     )
 
 
@@ -71,6 +71,34 @@ def test_a_step_model_forecasts_saves_and_loads(tmp_path):
     model.save(str(tmp_path / "model.pt"))
     again = RNNModel.load(str(tmp_path / "model.pt"), pl_trainer_kwargs=QUIET)
     assert len(again.predict(6, series=scaled, future_covariates=months)) == 6
+    past = model.historical_forecasts(
+        series(level=1.0), future_covariates=months, start=48, forecast_horizon=6, stride=6, retrain=False
+    )
+    assert len(past) == 4
+
+
+def test_a_forecast_may_begin_later():
+    forecast = block(output_chunk_shift=3).fit(series(60)).predict(6)
+    assert error(forecast, series()[63:69]) < 0.1
+
+
+class LSTMBlockModule(RRUBlockModule):
+    cell = "lstm"
+
+
+class LSTMModule(RRUModule):
+    cell = "lstm"
+
+
+def test_models_with_a_subclass_are_saved_and_loaded(tmp_path):
+    options = {"hidden_dim": 8, "training_length": 30, "n_epochs": 1, "random_state": 0, "pl_trainer_kwargs": QUIET}
+    for model in (block(LSTMBlockModule), RNNModel(24, model=LSTMModule, **options)):
+        forecast = model.fit(series(60, level=1.0)).predict(6)
+        model.save(str(tmp_path / "model.pt"))
+        again = type(model).load(str(tmp_path / "model.pt"), pl_trainer_kwargs=QUIET)
+        np.testing.assert_allclose(
+            again.predict(6, series=series(60, level=1.0)).values(), forecast.values(), rtol=1e-6
+        )
 
 
 def test_the_linear_forecast_counts_for_locations_only():

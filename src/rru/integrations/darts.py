@@ -60,6 +60,10 @@ class RRUBlockModule(CustomBlockRNNModule):  # type: ignore[misc]
     season: ClassVar[int | None] = None
     started: Tensor  # (), whether the linear forecast was found
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        add_safe_globals([cls])  # else darts loads models with it only if trusted
+
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         options = NetworkOptions(self.cell, self.hidden_dim, self.num_layers, self.dropout, self.patch, self.season)
@@ -71,7 +75,7 @@ class RRUBlockModule(CustomBlockRNNModule):  # type: ignore[misc]
     def on_train_start(self) -> None:
         super().on_train_start()
         if not self.started:
-            self.network.fit_linear(_components(self.trainer.train_dataloader.dataset))
+            self.network.fit_linear(_components(self.trainer.train_dataloader.dataset), self.output_chunk_shift)
             self.started.fill_(True)
 
     @io_processor  # type: ignore[untyped-decorator]
@@ -104,6 +108,10 @@ class RRUModule(_RNNModule):  # type: ignore[misc]
     """
 
     cell: ClassVar[str] = "rru"
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        add_safe_globals([cls])
 
     def __init__(self, name: str = "GRU", **arguments: Any) -> None:  # saved models have the name of darts' own layer
         super().__init__(name=name, **arguments)

@@ -99,20 +99,23 @@ class WindowNetwork(Forecaster):
         restored = (raw + forecast.unsqueeze(-1)) * scale.unsqueeze(0)  # (H, B, parameters)
         return torch.where(located, restored, raw).transpose(0, 1)
 
-    def fit_linear(self, series: Sequence[NDArray[np.float64]]) -> None:
-        """Find the linear forecast that the network starts from, from the values (T,) of series; NaN is missing.
+    def fit_linear(self, series: Sequence[NDArray[np.float64]], shift: int = 0) -> None:
+        """Find the linear forecast that the network starts from.
 
         It does not depend on the level and the size of values, so that windows may be scaled in any way.
+
+        **Arguments:** `series`: values (T,); NaN is missing. `shift`: steps between a context and what is forecast.
         """
-        scaled = [_scaled(values) for values in series if len(values) >= self.shape.horizon + MIN_SERIES]
+        shape = replace(self.shape, horizon=self.shape.horizon + shift, past=0, known=0)
+        scaled = [_scaled(values) for values in series if len(values) >= shape.horizon + MIN_SERIES]
         scaled = [values for values in scaled if np.ptp(values)]
         if not scaled:
             return
         seasons, _ = find_seasons(None, scaled, self.season)
         parts = [StartSeries(values, np.zeros((len(values), 0), np.float32)) for values in scaled]
-        start = fit_start(parts, replace(self.shape, past=0, known=0), seasons)
+        start = fit_start(parts, shape, seasons)
         self.level.copy_(torch.from_numpy(start.level))
-        self.start.copy_(torch.from_numpy(start.forecast))
+        self.start.copy_(torch.from_numpy(start.forecast[shift:]))
 
 
 def patch_of(context: int) -> int:
