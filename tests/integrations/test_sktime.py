@@ -3,6 +3,7 @@ import pytest
 
 pytest.importorskip("sktime", reason="sktime is not installed")
 import pandas as pd
+from sktime.base import load
 from sktime.utils.estimator_checks import check_estimator
 
 from rru.integrations.sktime import RRUForecaster, RRUSeriesClassifier
@@ -71,3 +72,35 @@ def test_future_inputs_must_be_given():
     assert forecaster.predict(X=inputs[60:]).shape == (3,)
     with pytest.raises(ValueError, match="X must be given for the steps to forecast"):
         forecaster.predict()
+
+
+@pytest.mark.parametrize("freq", ["D", "h", "2h", "B", "W-WED", "MS", "ME", "BMS", "2MS", "QS-FEB", "QE-NOV", "YS"])
+def test_steps_of_every_length_are_counted(freq):
+    times = pd.date_range("2020-01-01", periods=62, freq=freq)
+    values = pd.Series(100 + 30 * np.sin(2 * np.pi * np.arange(62) / 4), times, name="sales")
+    forecaster = RRUForecaster(**QUICK, sp=4).fit(values[:60], fh=[1, 2])
+    pd.testing.assert_series_equal(forecaster.predict(), values[60:], rtol=0.05, check_freq=False)
+    panel = pd.concat({"a": values[:60], "b": values[:58]}, names=["shop", "time"]).to_frame()
+    forecast = RRUForecaster(**QUICK, sp=4).fit(panel, fh=[1, 2]).predict()
+    np.testing.assert_allclose(forecast.loc["b"]["sales"], values[60:], rtol=0.05)
+
+
+def test_steps_that_cannot_be_counted_are_named():
+    values = pd.Series(np.arange(60.0), pd.date_range("2020-01-01", periods=60, freq="SME"), name="sales")
+    with pytest.raises(ValueError, match="steps of SME-15 cannot be counted: use a PeriodIndex, or integers"):
+        RRUForecaster(**QUICK).fit(values, fh=[1])
+
+
+def test_inputs_are_those_of_pretraining():
+    panel = pd.concat({0: season(), 1: season(level=7.0)}, names=["shop", "month"]).to_frame("sales")
+    inputs = pd.DataFrame({"price": np.arange(60.0)}, index=season().index)
+    forecaster = RRUForecaster(**QUICK)
+    forecaster.pretrain(panel, fh=[1, 2])
+    with pytest.raises(ValueError, match="X must have as many columns as in pretrain: 0, got 1"):
+        forecaster.fit(season(), X=inputs, fh=[1, 2])
+
+
+def test_forecasters_are_saved_and_loaded(tmp_path):
+    forecaster = RRUForecaster(**QUICK).fit(season(), fh=[1, 2])
+    forecaster.save(tmp_path / "model")
+    pd.testing.assert_series_equal(load(str(tmp_path / "model")).predict(), forecaster.predict())

@@ -110,6 +110,12 @@ def horizon_of(trained: Trained) -> int:
     return trained.facts.horizon
 
 
+def inputs_of(trained: Trained) -> int:
+    """Return the number of inputs that a model of series must know in advance."""
+    assert isinstance(trained.facts, SeriesFacts)
+    return len(trained.facts.layout.known)
+
+
 def quantiles_of(trained: Trained, panel: Panel, steps: Mapping[str, int]) -> dict[str, NDArray[np.float64]]:
     """Return quantiles (steps, 5), see `rru.tasks.QUANTILES`, of the steps after the end of each series.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from rru.extras import extra
 from rru.inference import Trained
-from rru.integrations.series import Panel, SeriesData, at_levels, fit_series, horizon_of, quantiles_of
+from rru.integrations.series import Panel, SeriesData, at_levels, fit_series, horizon_of, inputs_of, quantiles_of
 from rru.integrations.sklearn import MAX_SEED, RRUClassifier
 
 with extra("sktime"):
@@ -29,8 +30,8 @@ with extra("sktime"):
     from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 TABLES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-FREQUENCY = re.compile(r"(\d*(?:us|s|min|h|D|B|W|M|Q|Y))[ES]?(?:-[A-Z]+)?")
-"""pandas' names of what a step is, which begin with rru's."""
+FREQUENCY = re.compile(r"(\d*)(?:B(?=[MQY]))?(us|s|min|h|D|B|W|M|Q|Y)[ES]?(?:-[A-Z]+)?")
+"""pandas' names of what a step is: how many units, and the unit as rru names it."""
 
 
 class RRUForecaster(BaseForecaster):  # type: ignore[misc]
@@ -97,10 +98,12 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
         return self
 
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon) -> RRUForecaster:
-        self._history_y, self._history_X = y, X
+        self._history_y, self._history_X, fh = y, X, _with_freq(fh, y)
         self._horizon = max(int(max(fh.to_relative(self.cutoff))), 1)
         if not hasattr(self, "pretrained_"):
             self.model_ = self._trained(y, X, self._horizon)
+        elif (given := 0 if X is None else X.shape[1]) != (pretrained := inputs_of(self.pretrained_)):
+            raise ValueError(f"X must have as many columns as in pretrain: {pretrained}, got {given}")
         return self
 
     def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> RRUForecaster:
@@ -134,7 +137,7 @@ class RRUForecaster(BaseForecaster):  # type: ignore[misc]
 
     def _forecasts(self, fh: ForecastingHorizon, X: pd.DataFrame | None, levels: list[float]) -> pd.DataFrame:
         """Return the quantiles at these levels, a row for each series and step of `fh`."""
-        y, known = self._history_y, self._history_X
+        y, known, fh = self._history_y, self._history_X, _with_freq(fh, self._history_y)
         if known is not None:
             if X is None:
                 raise ValueError("X must be given for the steps to forecast, as it was in fit")
@@ -216,29 +219,42 @@ def _last_step(fh: Any) -> int:
     return int(max(fh if isinstance(fh, ForecastingHorizon) else ForecastingHorizon(fh, is_relative=True)))
 
 
+def _with_freq(fh: ForecastingHorizon, y: pd.DataFrame) -> ForecastingHorizon:
+    """Return a horizon that knows the length of its steps, which sktime does not find in panels with dates."""
+    freq = _freq(y.index)
+    if fh.freq is None and freq is not None:
+        fh = copy(fh)
+        fh.freq = freq
+    return fh
+
+
 def _panel(y: pd.DataFrame, X: pd.DataFrame | None) -> Panel:
     """Return the series of a table by their number, as text, in order."""
+    freq = _freq(y.index)
     if not isinstance(y.index, pd.MultiIndex):
-        return {"0": _series(y, X)}
+        return {"0": _series(y, X, freq=freq)}
     levels = list(range(y.index.nlevels - 1))
     panel = dict[str, SeriesData]()
     for number, instance in enumerate(y.index.droplevel(-1).unique()):
         key = instance if isinstance(instance, tuple) else (instance,)
         own = (table if table is None else table.xs(key, level=levels) for table in (y, X))
-        panel[str(number)] = _series(*own)
+        panel[str(number)] = _series(*own, freq=freq)
     return panel
 
 
-def _series(y: pd.DataFrame, X: pd.DataFrame | None) -> SeriesData:
-    freq = getattr(y.index, "freq", None) or (pd.infer_freq(y.index) if _infers(y.index) else None)
+def _series(y: pd.DataFrame, X: pd.DataFrame | None = None, *, freq: Any) -> SeriesData:
+    freq = _freq(y.index) or freq
     steps, values = _positions(y.index, freq), y.iloc[:, 0].to_numpy(np.float64)
     if X is None:
         return SeriesData(steps, values, np.zeros(0, np.int64), np.zeros((0, 0)))
     return SeriesData(steps, values, _positions(X.index, freq), X.to_numpy(np.float64))
 
 
-def _infers(index: pd.Index) -> bool:
-    return isinstance(index, pd.DatetimeIndex) and len(index) > 2
+def _freq(index: pd.Index) -> Any:
+    """Return what pandas calls a step of an index, or of that of a panel; None if it cannot tell."""
+    times = index.get_level_values(-1).unique().sort_values() if isinstance(index, pd.MultiIndex) else index
+    infers = isinstance(times, pd.DatetimeIndex) and len(times) > 2
+    return getattr(times, "freq", None) or (pd.infer_freq(times) if infers else None)
 
 
 def _positions(index: pd.Index, freq: Any) -> NDArray[np.int64]:
@@ -248,13 +264,21 @@ def _positions(index: pd.Index, freq: Any) -> NDArray[np.int64]:
     if isinstance(index, pd.DatetimeIndex):
         if freq is None:
             raise ValueError("the index must have a frequency: set one with y.asfreq, such as y.asfreq('D')")
-        return _positions(index.to_period(freq), None)
+        match = FREQUENCY.fullmatch(_name(freq))
+        if match is None:
+            raise ValueError(f"steps of {_name(freq)} cannot be counted: use a PeriodIndex, or integers")
+        count, unit = int(match[1] or 1), match[2]
+        if unit == "B":
+            return np.asarray(np.busday_count("1970-01-01", index.to_numpy("datetime64[D]")) // count, np.int64)
+        return np.asarray(index.to_period(unit).asi8 // count, np.int64)
     return np.asarray(index, np.int64)
 
 
 def _frequency(y: pd.DataFrame) -> str | None:
     """Return rru's name for what a step is; None if the index does not say."""
-    index = y.index.get_level_values(-1).unique() if isinstance(y.index, pd.MultiIndex) else y.index
-    freq = getattr(index, "freqstr", None) or (pd.infer_freq(index) if _infers(index) else None)
-    match = FREQUENCY.fullmatch(freq or "")
-    return match[1] if match else None
+    match = FREQUENCY.fullmatch(_name(_freq(y.index)))
+    return match[1] + match[2] if match else None
+
+
+def _name(freq: Any) -> str:
+    return str(getattr(freq, "freqstr", freq))
