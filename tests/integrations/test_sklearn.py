@@ -108,3 +108,38 @@ def test_wrong_input_is_named(data):
         classifier.fit([np.zeros((3, 1)), np.zeros((4, 2))], ["a", "b"])
     with pytest.raises(ValueError, match="got infinity"):
         classifier.predict([np.full((3, 2), np.inf)])
+
+
+def test_one_feature_may_be_left_out_of_the_shape(data):
+    sequences, labels = data[0][..., :1], data[1]
+    forms = sequences, sequences[..., 0], list(sequences), [sequences[0, :5, 0], *sequences[1:, :, 0]]
+    for fitted_to in forms:
+        classifier = RRUClassifier(epochs=1, random_state=0).fit(fitted_to, labels)
+        for form in forms[:3]:
+            np.testing.assert_array_equal(classifier.predict_proba(form), classifier.predict_proba(sequences))
+    with pytest.raises(ValueError, match="X has 1 features, but RRUClassifier is expecting 2 features"):
+        RRUClassifier(epochs=1).fit(*data).predict(data[0][..., 0])
+
+
+def test_an_array_of_arrays_is_taken_as_a_list():
+    contents, labels = waves(20)
+    array = np.empty(20, object)
+    array[:] = contents
+    classifier = RRUClassifier(epochs=1, random_state=0).fit(array, labels)
+    np.testing.assert_array_equal(classifier.predict_proba(array), classifier.predict_proba(contents))
+
+
+def test_searches_draw_settings_as_numbers_of_numpy(data):
+    search = GridSearchCV(
+        RRUClassifier(random_state=0), {"epochs": np.arange(1, 3), "lr": np.logspace(-3, -2, 2)}, cv=2
+    )
+    assert search.fit(*data).best_params_["epochs"] in (1, 2)
+
+
+def test_names_of_columns_are_those_of_the_last_fit(data):
+    sequences, labels = data
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    table = pandas.DataFrame(sequences[..., 0]).rename(columns=str)
+    classifier = RRUClassifier(epochs=1).fit(table, labels)
+    assert classifier.feature_names_in_.tolist() == [str(step) for step in range(8)]
+    assert not hasattr(classifier.fit(sequences, labels), "feature_names_in_")

@@ -34,6 +34,8 @@ SETTINGS = ("epochs", "lr", "dropout", "num_layers", "budget")
 class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
     """What classifier and regressor have in common."""
 
+    _steps_are_features: bool
+
     def __init__(
         self,
         cell: str = "rru",
@@ -57,7 +59,8 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _changes(self) -> dict[str, object]:
         given = {name: getattr(self, name) for name in SETTINGS}
-        return {name: value for name, value in given.items() if value is not None} | dict(self.settings or {})
+        changes = {name: value for name, value in given.items() if value is not None} | dict(self.settings or {})
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in changes.items()}
 
     def _seed(self) -> int:
         """Return the seed of training: `random_state` if it is a number, so that `rru.fit(seed=...)` is the same."""
@@ -75,9 +78,12 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
             self._check_features(sizes.pop(), reset=reset)
             return contents
         dimensions = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
-        if dimensions < 3:  # the number of steps is what scikit-learn calls features
-            return list(validate_data(self, X, reset=reset, **_CHECKS)[..., None])
+        if dimensions < 3 and (reset or self._steps_are_features):
+            array = validate_data(self, X, reset=reset, **_CHECKS)
+            self._steps_are_features = True
+            return list(array[..., None])
         array = check_array(X, estimator=self, input_name="X", **_CHECKS)
+        array = array[..., None] if dimensions < 3 else array
         if dimensions > 3:
             raise ValueError(f"X must be (n, steps, features) or (n, steps), got {dimensions} dimensions")
         if 0 in array.shape:
@@ -86,20 +92,20 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         return list(array)
 
     def _check_features(self, features: int, *, reset: bool) -> None:
-        """Keep or compare the number of features of each step, of an array (n, steps, features) or a list."""
+        """Keep or compare the number of features of each step.
+
+        Of an array (n, steps) to fit, the steps are what scikit-learn calls features, and their number must not change.
+        """
         if reset:
-            self.n_features_in_ = features
-        elif features != self.n_features_in_:
-            name = type(self).__name__
-            raise ValueError(f"X has {features} features, but {name} is expecting {self.n_features_in_} features")
+            self.n_features_in_, self._steps_are_features = features, False
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a table
+        elif features != (expected := len(self.fit_.scale.mean)):
+            raise ValueError(f"X has {features} features, but {type(self).__name__} is expecting {expected} features")
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         fitted: SequenceFit = self.fit_
-        contents = self._contents(X, reset=False)
-        if contents[0].shape[1] != len(fitted.scale.mean):
-            raise ValueError(f"X must have {len(fitted.scale.mean)} features in each step, got {contents[0].shape[1]}")
-        return fitted.outputs(contents)
+        return fitted.outputs(self._contents(X, reset=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -175,7 +181,12 @@ class RRURegressor(RegressorMixin, MultiOutputMixin, _SequenceEstimator):  # typ
 
 
 def is_list_of_sequences(X: Any) -> bool:
-    """Return whether something is a list of arrays (steps, features), or of arrays (steps,) that differ in length."""
+    """Return whether something is a list of arrays (steps, features), or of arrays (steps,) that differ in length.
+
+    An array of objects (n,) is taken as a list.
+    """
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        return is_list_of_sequences(list(X))
     if not isinstance(X, list | tuple) or not X or not all(hasattr(each, "shape") for each in X):
         return False
     dimensions = {len(each.shape) for each in X}
