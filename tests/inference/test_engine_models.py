@@ -205,7 +205,7 @@ class TestDrawing:
     def test_a_temperature_changes_which_keys_sound_and_not_how_many(self, engine_of_gcc, models, name):
         model = engine_of_gcc.model(blob(few_voices(models[name])))
         model.step(np.zeros(88))
-        hot, cold, usual = ([model.chord(t) for _ in range(200)] for t in (2.0, 0.3, 1.0))
+        hot, cold, usual = ([model.chord(t) for _ in range(1000)] for t in (2.0, 0.3, 1.0))
         counts = [np.sum(chords, axis=1).mean() for chords in (hot, cold, usual)]
         assert counts == pytest.approx([counts[2]] * 3, rel=0.15)
         entropy = [len({chord.tobytes() for chord in chords}) for chords in (hot, cold)]
@@ -237,6 +237,18 @@ class TestDrawing:
         np.testing.assert_allclose(model.chances().sum(), 1, rtol=1e-5)
         likely = set(logits.topk(3).indices.tolist())
         assert {model.token(0.7, 3) for _ in range(300)} == likely
+
+    @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, 1e-30])
+    def test_a_temperature_that_is_too_low_draws_the_likeliest(self, engine_of_gcc, models, temperature):
+        model = engine_of_gcc.model(blob(models["words"]))
+        model.step_token(3)
+        least = [model.seed(1), *(model.token(0.01) for _ in range(20))][1:]
+        assert [model.seed(1), *(model.token(temperature) for _ in range(20))][1:] == least
+        music = engine_of_gcc.model(blob(few_voices(models["nade"])))
+        music.step(np.zeros(88, np.float32))
+        least = [music.seed(1), *(music.chord(0.01, 3).tolist() for _ in range(5))][1:]
+        assert [music.seed(1), *(music.chord(temperature, 3).tolist() for _ in range(5))][1:] == least
+        assert {sum(chord) for chord in least} == {3}
 
     def test_the_same_seed_gives_the_same_text(self, engine_of_gcc, models):
         texts = []

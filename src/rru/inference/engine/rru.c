@@ -45,6 +45,7 @@ typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 #define COUNT_SCALE 0.1f /* of the number of keys that are on; as in rru/tasks/keys.py */
 #define TRIES 512        /* chords to draw for one with the wanted number of voices */
 #define TIED_TRIES 128   /* each takes as long as a step */
+#define LEAST_TEMPERATURE 0.01f /* as in rru/inference/sampling.py */
 
 enum { NO_HEAD, LINEAR, OF_STATE, CHAIN, NADE, FORECASTS, TIED }; /* RRU_HEAD */
 
@@ -694,6 +695,9 @@ void rru_scale(const rru_model *model, const double *values, float *features) {
 
 /* ---------------------------------------------------------------- drawing */
 
+/* Also for 0 and NaN, which no number may be divided by. */
+static float usable(float temperature) { return temperature > LEAST_TEMPERATURE ? temperature : LEAST_TEMPERATURE; }
+
 void rru_seed(rru_model *model, uint32_t seed) { model->random = seed; }
 
 double rru_random(rru_model *model) { /* SplitMix64 */
@@ -784,6 +788,7 @@ uint32_t rru_token(rru_model *model, float temperature, uint32_t most) {
   double total = 0, place;
   uint32_t taken = 0;
   int32_t i, last = -1, rounds = 0;
+  temperature = usable(temperature);
   do { /* find the lowest logit that may be drawn: the largest, the largest below it, ... */
     const float above = least;
     int found = 0;
@@ -908,6 +913,7 @@ int rru_chord(rru_model *model, float temperature, int voices, uint8_t *chord) {
   int tries, count, wanted = voices ? voices : -1, nearest = -1;
   uint64_t best = 0, after;
   if (model->numbers[RRU_KIND] != RRU_OF_MUSIC) return 0;
+  temperature = usable(temperature);
   if (wanted < 0 && model->numbers[RRU_HEAD] > OF_STATE && temperature != 1)
     wanted = draw_chord(model, 1, chord); /* the number of voices does not depend on the temperature */
   if (wanted < 0) return draw_chord(model, temperature, chord);

@@ -131,7 +131,8 @@ double rru_random(rru_model *model);
  * music: of each of RRU_KEYS, if no key before it is on. */
 void rru_chances(rru_model *model, float *chances);
 
-/* After rru_step, text: draw the next token. `most`: among so many of the likeliest; 0 for all. */
+/* After rru_step, text: draw the next token. `temperature`: one below 0.01, such as 0, is taken as 0.01, which nearly
+ * always draws the likeliest. `most`: among so many of the likeliest; 0 for all. */
 uint32_t rru_token(rru_model *model, float temperature, uint32_t most);
 
 /* After rru_step, music: draw the keys of the next step, 0 or 1 for each of RRU_KEYS; return how many are on.
