@@ -44,6 +44,18 @@ def give(browser, field, text):
     browser.run(f"byId('{field}').value = {json.dumps(text)}; byId('{field}').dispatchEvent(new Event('input'))")
 
 
+def paste(browser, field, text):
+    """Paste an expression of JavaScript into a field; the field must stay empty: it would take seconds to lay out."""
+    browser.run(
+        f"(() => {{ const clipboardData = new DataTransfer(); clipboardData.setData('text/plain', {text});"
+        f"byId('{field}').dispatchEvent(new ClipboardEvent('paste', {{ clipboardData, cancelable: true }})); }})()"
+    )
+    assert browser.run(f"byId('{field}').value") == ""
+    assert browser.run(f"byId('{field}').placeholder").endswith(
+        " characters, too many to show, are here. Paste or write to replace them."
+    )
+
+
 def logits_of(trained, tokens):
     with torch.no_grad():
         return trained.model(torch.tensor(tokens)[:, None])[0][-1, 0].double()
@@ -108,11 +120,14 @@ class TestText:
     def test_a_megabyte_is_read_without_blocking_the_page(self, show, models):
         page = show(models["letters"])
         page.run("globalThis.ticks = 0; setInterval(() => ++ticks, 1)")
-        page.run("byId('prompt').value = 'it was '.repeat(150000); byId('prompt').dispatchEvent(new Event('input'))")
+        paste(page, "prompt", "'it was '.repeat(150000)")
         page.until(f"{PROBLEM} !== ''")
         assert page.run(PROBLEM) == "This is long: the model reads the last 20,000 characters."
         page.until(f"{STATUS} === '' && document.querySelectorAll('#next li').length === 8")
         assert page.run("ticks") > 2
+        give(page, "prompt", "it")
+        page.until("document.getElementById('begun').textContent === 'it'")
+        assert page.run("byId('prompt').placeholder") == "Write or paste a text"
 
     def test_without_a_beginning_the_first_letter_is_drawn_too(self, show, models):
         page = show(models["letters"])
@@ -142,7 +157,9 @@ class TestLabels:
         page, trained = show(models["texts"]), models["texts"]
         give(page, "text", "... !")
         page.until(f"{PROBLEM} === 'There are no words in it.'")
-        page.run("text.value = 'film great '.repeat(95000); text.dispatchEvent(new Event('input'))")
+        give(page, "text", " ")
+        page.until("document.getElementById('problem').hidden")
+        paste(page, "text", "'film great '.repeat(95000)")
         context = trained.config.task.context
         page.until(f"{PROBLEM} === 'This is long: the model reads the last {context} words.'")
         page.until(f"labels.reading.track.length === {context}")
@@ -176,10 +193,42 @@ class TestLabels:
         names = page.run("labels.reading.names")
         found = dict(zip(names, page.run("Array.from(labels.reading.track.at(-1))"), strict=True))
         assert found == pytest.approx(trained.classify(values), abs=1e-5)
-        give(page, "values", "1\n2\n")
-        page.until(f"{PROBLEM}.startsWith('Each row must have')")
-        give(page, "values", ",".join(["1"] * values.shape[1]) + "\n" + ",".join(["x"] * values.shape[1]))
-        page.until(f"{PROBLEM} === 'Row 2 has something that is not a number.'")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("x,y\n", "There are no numbers in it."),
+            ("1\n2\n", "Each row must have 2 numbers: x, y. Missing: y."),
+            ("a,y\n1,2\n", "Each row must have 2 numbers: x, y. Missing: x."),
+            ("1,2,3\n", "Each row must have 2 numbers: x, y. There are 3 columns, and no head that names them."),
+            ("1,2\n3\n", "Row 2 has fewer cells than others."),
+            ("1,2\nx,3\n", "Row 2 has something that is not a number."),
+            ("1,1e999\n", "Row 1 has something that is not a number."),
+            ("1e30,1\n", "The model cannot read this: its values are too far from those in training."),
+        ],
+    )
+    def test_bad_sequences_are_named(self, show, models, text, message):
+        page = show(models["sequences"])
+        give(page, "values", text)
+        page.until(f"{PROBLEM} !== ''")
+        assert page.run(PROBLEM) == message
+        assert page.run("document.getElementById('result').hidden")
+
+    def test_a_megabyte_of_steps_is_read(self, show, models):
+        page, context = show(models["sequences"], 390), models["sequences"].config.task.context
+        paste(page, "values", "'1.5,-2\\n'.repeat(150000)")
+        page.until(f"labels.reading.track.length === {context}")
+        assert page.run(PROBLEM) == f"This is long: the model reads the last {context} steps."
+
+    def test_a_digit_can_be_drawn_with_the_keyboard(self, show, models):
+        page = show(models["mnist"])
+        page.run("drawing.canvas.focus()")
+        for key in ("ArrowDown", "ArrowDown", "ArrowLeft"):
+            page.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, modifiers=8)  # with Shift
+        page.until("drawing.reading.track.length === 784")
+        assert page.run("drawing.place") == {"x": 130, "y": 160}
+        shown = page.run("getComputedStyle(drawing.canvas).getPropertyValue('--y')")
+        assert float(shown.removesuffix("%")) == pytest.approx(100 * 160 / 280)
 
 
 class TestSeries:
@@ -232,6 +281,8 @@ class TestSeries:
             ("time,load\n", "There are no numbers in it."),
             ("a,b\nx,y\n", "There are no numbers in it."),
             ("5\n", "The series must have two values or more."),
+            ("1\n2\n1e999\n4\n", "1 row without a number, such as row 3 with \u201c1e999\u201d: read as missing."),
+            ("1e308\n2\n-1e308\n", "The forecast is not finite: these values are far from those in training."),
             ("1\n2\nthree\n4\n5\n", "1 row without a number, such as row 3 with \u201cthree\u201d: read as missing."),
         ],
     )
@@ -243,6 +294,6 @@ class TestSeries:
 
     def test_a_megabyte_of_numbers_is_forecast(self, show, models):
         page = show(models["series"], 390)
-        page.run("values.value = '12.25\\n13.5\\n14.75\\n'.repeat(60000); values.dispatchEvent(new Event('input'))")
+        paste(page, "values", "'12.25\\n13.5\\n14.75\\n'.repeat(60000)")
         page.until("forecaster.quantiles?.length === 4")
         assert page.run(PROBLEM) == "This is long: the last 50,000 rows are read."

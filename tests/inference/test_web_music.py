@@ -2,6 +2,7 @@
 
 import math
 
+import mido
 import numpy as np
 import pytest
 import torch
@@ -151,6 +152,37 @@ def test_a_midi_keyboard_plays(opened):
     assert np.flatnonzero(opened.run("Array.from(music.given[0])")).tolist() == [62 - 21, 65 - 21]
 
 
+def test_without_vector_instructions_and_web_midi_it_composes_the_same(opened, page):
+    roll = opened.run(ROLL)
+    changed = (
+        "const { validate } = WebAssembly; WebAssembly.validate = (bytes) => (WebAssembly.validate = validate, false);"
+        "delete Navigator.prototype.requestMIDIAccess;"
+    )
+    script = opened.call("Page.addScriptToEvaluateOnNewDocument", source=changed)
+    opened.open(page)
+    opened.until("typeof music === 'object'")
+    opened.until(COMPOSED)
+    opened.call("Page.removeScriptToEvaluateOnNewDocument", **script)
+    assert opened.run("music.model.simd") is False
+    assert opened.run("document.getElementById('midi').hidden")
+    assert opened.run(ROLL) == roll
+
+
+@pytest.mark.parametrize("temperature", ["0.3", "1.6"])
+def test_every_temperature_and_number_of_voices_composes(opened, temperature):
+    opened.run(f"temperature.value = {temperature}; temperature.dispatchEvent(new Event('input'))")
+    for voices in ("1", "8", "0"):
+        opened.run(f"voices.value = {voices}; voices.dispatchEvent(new Event('input'))")
+        opened.until(COMPOSED)
+        assert max(map(sum, opened.run(ROLL)[OPENING_STEPS:])) > 0
+
+
+def test_a_piece_without_notes_is_saved_too(opened, tmp_path):
+    opened.run("music.bars = 0; music.open(-1)")
+    opened.until("music.roll.length === 0")
+    assert len(mido.MidiFile(saved(opened, tmp_path)).tracks) == 1
+
+
 def test_a_click_into_the_roll_and_the_arrow_keys_set_notes(opened):
     opened.click("#clear")
     opened.until("music.given.length === 0")
@@ -229,4 +261,4 @@ def test_a_damaged_model_shows_what_the_engine_says(browser, trained, tmp_path):
 
 
 def test_the_page_is_not_much_larger_than_the_model(trained, page):
-    assert page.stat().st_size < len(blob(trained)) * 4 / 3 + 170_000
+    assert page.stat().st_size < len(blob(trained)) * 4 / 3 + 175_000

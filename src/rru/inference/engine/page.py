@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 SCRIPTS = {
     "music": ("midi.js", "sound.js", "roll.js", "keys.js", "music.js"),
-    "text": ("tokens.js", "bars.js", "text.js"),
-    "texts": ("tokens.js", "bars.js", "chart.js", "reading.js", "texts.js"),
+    "text": ("field.js", "tokens.js", "bars.js", "text.js"),
+    "texts": ("field.js", "tokens.js", "bars.js", "chart.js", "reading.js", "texts.js"),
     "digits": ("bars.js", "chart.js", "reading.js", "digits.js"),
-    "sequences": ("table.js", "bars.js", "chart.js", "reading.js", "sequences.js"),
-    "series": ("table.js", "chart.js", "fan.js", "scaling.js", "inputs.js", "series.js"),
+    "sequences": ("field.js", "table.js", "bars.js", "chart.js", "reading.js", "sequences.js"),
+    "series": ("field.js", "table.js", "chart.js", "fan.js", "scaling.js", "inputs.js", "series.js"),
 }
 """What runs each page, beside rru.js and base.js; a kind of data names its page."""
 EMPTY = {

@@ -50,8 +50,9 @@ class Drawing {
       const inside = (number) => Math.min(Math.max(number, 0), SIZE);
       const to = { x: inside(this.place.x + by[0]), y: inside(this.place.y + by[1]) };
       if (event.shiftKey) this.line(to);
-      this.place = to;
+      this.moveTo(to);
     });
+    this.moveTo(this.place);
   }
 
   line(to) {
@@ -59,8 +60,14 @@ class Drawing {
     this.pen.moveTo(this.place.x, this.place.y);
     this.pen.lineTo(to.x, to.y + 0.01);
     this.pen.stroke();
-    this.place = to;
+    this.moveTo(to);
     this.changed();
+  }
+
+  // Move the pen; the style shows where it is while keys move it.
+  moveTo(place) {
+    this.place = place;
+    for (const at of ["x", "y"]) this.canvas.style.setProperty(`--${at}`, `${(100 * place[at]) / SIZE}%`);
   }
 
   clear() {

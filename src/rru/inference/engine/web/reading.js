@@ -35,6 +35,11 @@ class Reading {
   async read(steps) {
     const done = await inSlices(this.steps(steps), (count) => sayRead(count, steps.length));
     if (!done) return false;
+    if (!done.at(-1).every(Number.isFinite)) {
+      this.clear();
+      complain("The model cannot read this: its values are too far from those in training.");
+      return false;
+    }
     this.track = done;
     this.order = likeliest(done.at(-1), SHOWN);
     byId("empty").hidden = true;
@@ -69,7 +74,7 @@ class Reading {
   }
 
   draw() {
-    const width = Math.max(byId("picture").clientWidth, 260), height = 190, left = 44;
+    const width = Math.max(byId("picture").clientWidth, 260), height = 190, left = 48;
     const count = Math.max(this.track.length - 1, 1), every = Math.max(Math.floor(this.track.length / 600), 1);
     this.x = (step) => left + ((width - left - 6) * step) / count;
     const y = (chance) => 8 + (height - 34) * (1 - chance);

@@ -6,8 +6,8 @@ class SequenceLabels {
     this.reading = new Reading(model, "step");
     const columns = about.columns.join(", ");
     byId("columns").textContent = about.wide ? "All numbers are one sequence." : `Columns: ${columns}.`;
-    byId("values").addEventListener("input", debounced(() => this.read(), 200));
     byId("values").placeholder = about.wide ? "0.1, 0.5, 0.4, ..." : about.columns.join(",");
+    this.field = new Field("values", debounced(() => this.read(), 200));
     this.read();
   }
 
@@ -22,10 +22,14 @@ class SequenceLabels {
     const table = tableOf(text), { columns: names } = about;
     const places = names.map((name, number) => (table.head ? table.names.indexOf(name) : number));
     const missing = names.filter((_, number) => places[number] < 0 || places[number] >= table.columns.length);
-    if (missing.length) {
-      const needed = `Each row must have ${counted(names.length, "number")}: ${names.join(", ")}.`;
-      return void complain(`${needed} Missing: ${missing.join(", ")}.`);
+    const needed = `Each row must have ${counted(names.length, "number")}: ${names.join(", ")}.`;
+    if (missing.length) return void complain(`${needed} Missing: ${missing.join(", ")}.`);
+    if (!table.head && table.names.length > names.length) {
+      return void complain(`${needed} There are ${table.names.length} columns, and no head that names them.`);
     }
+    if (!table.rows) return void complain("There are no numbers in it.");
+    const uneven = table.uneven + 1 + Number(table.head);
+    if (table.uneven >= 0) return void complain(`Row ${uneven} has fewer cells than others.`);
     const columns = places.map((place) => table.numbers(place));
     const wrong = columns[0].findIndex((_, row) => columns.some((column) => column[row] === undefined));
     if (wrong >= 0) return void complain(`Row ${wrong + 1 + Number(table.head)} has something that is not a number.`);
@@ -33,7 +37,7 @@ class SequenceLabels {
   }
 
   async read() {
-    const text = byId("values").value;
+    const { text } = this.field;
     complain();
     const rows = text.trim() ? this.rows(text) : [];
     if (!rows || !rows.length) return void this.reading.clear();

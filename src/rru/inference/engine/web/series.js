@@ -16,10 +16,10 @@ class Forecaster {
   constructor(model) {
     this.model = model;
     this.fan = new Fan(say);
-    byId("values").addEventListener("input", debounced(() => this.read(), 200));
+    this.field = new Field("values", debounced(() => this.read(), 200));
     byId("file").addEventListener("change", async (event) => {
       const [file] = event.target.files;
-      if (file) byId("values").value = await file.text();
+      if (file) this.field.set(await file.text());
       this.read();
     });
     for (const id of ["column", "which", "scale"]) byId(id).addEventListener("change", () => this.forecast());
@@ -31,8 +31,7 @@ class Forecaster {
   }
 
   read() {
-    const text = byId("values").value;
-    complain();
+    const { text } = this.field;
     this.clear();
     if (!text.trim()) return;
     this.table = tableOf(text);
@@ -56,10 +55,16 @@ class Forecaster {
   }
 
   clear() {
-    this.quantiles = undefined;
+    this.fail("");
+    for (const id of ["column", "which", "scale"]) byId(id).closest("label").hidden = true;
+  }
+
+  // Show why there is no forecast, in its place.
+  fail(text) {
+    this.quantiles = this.fan.quantiles = undefined;
     byId("result").hidden = true;
     byId("empty").hidden = false;
-    for (const id of ["column", "which", "scale"]) byId(id).closest("label").hidden = true;
+    complain(text);
   }
 
   // Take the rows of the chosen series, and return what should be known about them.
@@ -84,7 +89,7 @@ class Forecaster {
 
   forecast() {
     const name = byId("which").value, notes = this.choose(name, Number(byId("column").value));
-    if (this.values.length < 2) return void complain("The series must have two values or more.");
+    if (this.values.length < 2) return void this.fail("The series must have two values or more.");
     this.chooseScale(name);
     const scale = byId("scale").value, own = scale === OWN, { season, horizon } = this.model.numbers;
     if (own && this.values.length < MIN_SPAN) notes.push("The series is short: its scale is uncertain.");
@@ -94,10 +99,12 @@ class Forecaster {
     try {
       this.quantiles = this.model.forecast(this.values, own ? ownScaling(this.values, season) : Number(scale), inputs);
     } catch (error) {
-      return void complain(`It cannot be forecast: ${error.message}.`);
+      return void this.fail(`It cannot be forecast: ${error.message}.`);
     }
-    if (!this.quantiles.flat().every(Number.isFinite)) {
-      return void complain("The forecast is not finite: these values are far from those in training.");
+    const all = [...this.quantiles.flat(), ...this.values.filter((value) => !Number.isNaN(value))];
+    const [low, high] = [Math.min, Math.max].map((most) => all.reduce((a, b) => most(a, b)));
+    if (!Number.isFinite(high - low)) {
+      return void this.fail("The forecast is not finite: these values are far from those in training.");
     }
     byId("empty").hidden = true;
     byId("result").hidden = false;

@@ -41,14 +41,14 @@ function rowsOf(text) {
   return { rows, decimalComma: mark !== "," };
 }
 
-// Return a number; NaN if it is missing, undefined if it is none.
+// Return a number; NaN if it is missing, undefined if it is none, or infinite.
 function numberOf(text, decimalComma) {
   if (MISSING.has(text.toLowerCase())) return NaN;
   const number = Number(decimalComma ? text.replace(",", ".") : text);
-  return Number.isNaN(number) ? undefined : number;
+  return Number.isFinite(number) ? number : undefined;
 }
 
-// Read a table: { names, columns: [[texts]], numbers(column) }. The names are empty if it has no head.
+// Read a table: { names, columns: [[texts]], numbers(column) }. `uneven`: the first row with too few cells, or -1.
 function tableOf(text) {
   const { rows, decimalComma } = rowsOf(text.replace(/^\ufeff/, ""));
   const cut = rows.length > MAX_ROWS + 1;
@@ -60,7 +60,8 @@ function tableOf(text) {
   const unnamed = (column) => (wide > 1 ? `column ${column + 1}` : "value");
   const names = columns.map((_, column) => (head && rows[0][column]) || unnamed(column));
   const numbers = (column) => columns[column].map((cell) => numberOf(cell, decimalComma));
-  return { names, columns, head, cut, rows: data.length, numbers };
+  const uneven = data.findIndex((row) => row.length < wide);
+  return { names, columns, head, cut, uneven, rows: data.length, numbers };
 }
 
 // Return the milliseconds of a time such as 2026-01-31 or 2026-01-31T13:00; undefined if it is none.

@@ -8,22 +8,22 @@ class Writer {
   constructor(model) {
     this.model = model;
     this.vocabulary = new Vocabulary(model);
-    Object.assign(this, { prompt: byId("prompt"), tokens: [], seed: 1, temperature: 0.8, length: 400 });
+    Object.assign(this, { tokens: [], seed: 1, temperature: 0.8, length: 400 });
     byId("write").addEventListener("click", () => (this.writing ? this.stop() : this.write()));
     byId("take").addEventListener("click", () => this.take());
     byId("copy").addEventListener("click", () => this.copy());
     slider("temperature", (value) => value.toFixed(2), (value) => (this.temperature = value));
     slider("length", (value) => counted(value, this.vocabulary.noun), (value) => (this.length = value));
     const read = debounced(() => this.stale && this.read());
-    this.prompt.addEventListener("input", () => {
+    this.prompt = new Field("prompt", () => {
       this.stale = true;
       read();
     });
-    this.prompt.addEventListener("keydown", (event) => {
+    this.prompt.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.write();
     });
     const begins = "The ";
-    if (!this.vocabulary.unknownIn(this.vocabulary.parts(begins)).length) this.prompt.value = begins;
+    if (!this.vocabulary.unknownIn(this.vocabulary.parts(begins)).length) this.prompt.set(begins);
     this.read();
   }
 
@@ -36,7 +36,7 @@ class Writer {
     this.stop();
     this.stale = false;
     this.tokens = [];
-    const { parts: read, cut } = this.vocabulary.lastParts(this.prompt.value, MAX_READ);
+    const { parts: read, cut } = this.vocabulary.lastParts(this.prompt.text, MAX_READ);
     this.last = read.at(-1)?.token;
     this.warn(read, cut);
     this.show();
@@ -73,7 +73,7 @@ class Writer {
   }
 
   show() {
-    const begun = this.prompt.value, hidden = begun.length > MAX_SHOWN;
+    const begun = this.prompt.text, hidden = begun.length > MAX_SHOWN;
     byId("begun").textContent = (hidden ? "\u2026" : "") + begun.slice(hidden ? -MAX_SHOWN : 0);
     byId("drawn").textContent = this.text;
     byId("written").classList.toggle("going", Boolean(this.writing));
@@ -140,7 +140,7 @@ class Writer {
   }
 
   async copy() {
-    const text = this.prompt.value + this.text;
+    const text = this.prompt.text + this.text;
     try {
       await navigator.clipboard.writeText(text);
       say("Copied.");

@@ -4,25 +4,24 @@ class TextLabels {
   constructor(model) {
     this.vocabulary = new Vocabulary(model);
     this.reading = new Reading(model, "word", (step) => this.follow(step));
-    this.text = byId("text");
-    this.text.addEventListener("input", debounced(() => this.read(), 200));
+    this.field = new Field("text", debounced(() => this.read(), 200));
     byId("clear").addEventListener("click", () => {
-      this.text.value = "";
+      this.field.set("");
       this.read();
-      this.text.focus();
+      this.field.input.focus();
     });
     this.read();
   }
 
   async read() {
-    const text = this.text.value.replace(/<br \/>/gi, "      "); // as in training
+    const text = this.field.text.replace(/<br \/>/gi, "      "); // as in training
     const { parts, cut } = this.vocabulary.lastParts(text, about.context);
     this.parts = parts;
     byId("words").replaceChildren();
     byId("shown").hidden = !parts.length;
     const unknown = parts.filter(({ token }) => token === this.vocabulary.unknown).length, warnings = [];
     if (text.trim() && !parts.length) warnings.push("There are no words in it.");
-    if (cut) warnings.push(`This is long: the model reads the last ${counted(parts.length, "word")}.`);
+    if (cut && parts.length) warnings.push(`This is long: the model reads the last ${counted(parts.length, "word")}.`);
     const known = `${parts.length - unknown} of ${counted(parts.length, "word")}`;
     if (unknown && 3 * unknown > parts.length) warnings.push(`The model knows ${known}: do not trust it here.`);
     complain(warnings.join("\n"));
