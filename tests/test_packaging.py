@@ -198,11 +198,11 @@ def test_self_check_accepts_the_library_and_detects_a_wrong_number(tmp_path):
     assert "lstm_gradients_f64" in next(line for line in wrong.stdout.splitlines() if line.endswith("WRONG"))
 
 
-def test_the_wheel_has_every_file_of_the_c_engine():
+def test_the_wheel_has_every_file_of_the_c_engine_and_of_pages():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["rru"]
     package = ROOT / "src" / "rru"
     included = {path for pattern in patterns for path in package.glob(pattern)}
-    files = {path for path in (package / "inference" / "engine").iterdir() if path.is_file() and path.suffix != ".py"}
-    assert files
+    files = {path for path in (package / "inference" / "engine").rglob("*.*") if not path.suffix.startswith(".py")}
+    assert {path.suffix for path in files} >= {".c", ".h", ".wasm", ".js", ".html", ".css"}
     assert files <= included
