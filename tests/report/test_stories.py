@@ -179,3 +179,11 @@ def test_a_file_on_which_all_runs_are_trials_has_no_winner(tmp_path, monkeypatch
         folder = write_run(tmp_path / "runs", presets.load(own, cell, "smoke"), test)
         (folder / "data.json").write_text(json.dumps(own.facts.fields()))
     assert opening(page(tmp_path)) == "Trial runs on novel.txt work: 2 of 2 runs finished."
+
+
+def test_a_run_that_has_a_page_to_try_is_linked(tmp_path):
+    run = results(tmp_path, {"rru": 5.33, "gru": 5.45})["rru"][0]
+    assert "in your browser" not in page(tmp_path)
+    (run / "page.html").write_text("<!doctype html>")
+    link = f'<a href="{run.relative_to(tmp_path).as_posix()}/page.html">Try this model in your browser</a>'
+    assert link in page(tmp_path)
