@@ -38,7 +38,7 @@ CHECKS = [
     )
     for estimator in (
         RRUClassifier(epochs=15, lr=0.02, settings={"batch_size": 32}),
-        RRURegressor(epochs=60, lr=0.01, dropout=0.0, settings={"batch_size": 16}),
+        RRURegressor(epochs=60, lr=0.02),
     )
     for pair in estimator_checks_generator(estimator, expected_failed_checks=EXPECTED_FAILURES, mark=None)
 ]
