@@ -212,6 +212,7 @@ def test_the_demo_shows_every_cell_at_work_then_results_and_the_second_time_only
     (page,) = tmp_path.glob("runs/bach/*/*/page.html")
     assert page.parent.parent.name == "rru"
     assert f"play   {page.relative_to(tmp_path)}" in again.output
+    assert again.output.index("\nplay ") < again.output.index("\nreport ") < again.output.index("\nruns ")
     assert f'href="{page.relative_to(tmp_path / "runs")}"' in (tmp_path / "runs" / "report.html").read_text()
     assert f"Next: rru compose {best} " in terminal.file.getvalue()
     assert "not the JSB Chorales of the paper" in again.output
