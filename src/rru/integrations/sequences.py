@@ -25,6 +25,7 @@ Contents = Sequence[NDArray[np.float64]]
 """Sequences, (steps, features) each; NaN is missing."""
 MIN_HELD_OUT = 20  # sequences; of fewer, a tenth says too little, and validation is on those trained on
 PREDICTED = 256  # sequences at once
+REGRESSION_RATE = 0.01  # with the lower one of classes, a few hundred sequences are often learnt by half
 KIND, NAME = "sequences", "arrays"
 
 
@@ -89,7 +90,7 @@ def fit_numbers(
 ) -> SequenceFit:
     """Train a regressor on scaled targets (N, numbers); others as for `fit_classes`."""
     valid = _held_out(contents, None)
-    return _fit(RegressionTask, contents, targets, (), valid, cell, {"seed": seed, **changes})
+    return _fit(RegressionTask, contents, targets, (), valid, cell, {"seed": seed, "lr": REGRESSION_RATE, **changes})
 
 
 def _held_out(contents: Contents, labels: Sequence[str] | None) -> NDArray[np.bool_]:
