@@ -27,7 +27,7 @@ TOKENS = {
 }
 """How to divide a text into the tokens of a vocabulary of each kind; see `rru.data.vocabulary.tokens_of`."""
 EMBEDDING, WORD_EMBEDDING, MAX_CONTEXT = 32, 64, 64
-DROPOUT = ((0.05, 0.0), (0.5, 0.1), (1.0, 0.2), (2.0, 0.3), (4.0, 0.4), (0.0, 0.5))
+DROPOUT = ((0.05, 0.0), (0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.3), (0.0, 0.4))
 """Of characters and bytes, where there are fewer weights for each token of the text than the first number."""
 READ = """import json
 from pathlib import Path
