@@ -29,7 +29,7 @@ PLAY = """# Play a model
 
 Play a few notes on the keys, or click them into the roll: a model that learnt Bach chorales goes on. It runs in this
 page, in WebAssembly.
-`rru export RUN -o page.html --format web` makes [such a page](inference.md#a-web-page) of any trained model;
+`rru export RUN -o page.html --format web` makes [such a page](exporting.md#a-web-page) of any trained model;
 [open this one alone](chorale.html).
 
 <iframe src="chorale.html" title="A model of chorales" class="model"></iframe>
