@@ -81,8 +81,10 @@ def test_an_export_to_c_is_run_in_c_and_in_webassembly(trained, chorales, tmp_pa
         assert report["model.rru in WebAssembly"].verdict == "same"
     if compiler():
         assert report["model.rru in C"].verdict == "same"
-        (tmp_path / "c" / "model.rru").write_bytes((tmp_path / "c" / "model.rru").read_bytes()[:-1] + b"\7")
-        assert "checksum" in verify_folder(tmp_path / "c", chorales)["model.rru in C"].reason
+    (tmp_path / "c" / "model.rru").write_bytes((tmp_path / "c" / "model.rru").read_bytes()[:-1] + b"\7")
+    damaged = verify_folder(tmp_path / "c", chorales)
+    assert not compiler() or "checksum" in damaged["model.rru in C"].reason
+    assert not shutil.which("node") or "checksum" in damaged["model.rru in WebAssembly"].reason
 
 
 def test_music_with_one_network_for_all_keys_is_run_in_c(untrained_run, tmp_path):

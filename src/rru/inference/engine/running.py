@@ -25,6 +25,9 @@ RruModel.load(modules, fs.readFileSync(process.argv[2])).then((model) => {
   const steps = JSON.parse(fs.readFileSync(0));
   const outputs = steps.map((x) => Array.from(Array.isArray(x) ? model.step(x) : model.stepToken(x)));
   console.log(JSON.stringify([outputs, Array.from(model.state)]));
+}).catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
 });
 """
 
