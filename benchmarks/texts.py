@@ -48,6 +48,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000, help="steps of nanoGPT, over which its rate decays")
     parser.add_argument("--batch", type=int, default=12, help="windows in a batch of nanoGPT")
     options = parser.parse_args()
+    if options.model.startswith("nanogpt") and not (options.nanogpt and (options.nanogpt / "model.py").exists()):
+        parser.error(f"--nanogpt must be a folder with nanoGPT's model.py, got {options.nanogpt}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     curve = of_nanogpt(options) if options.model.startswith("nanogpt") else of_rru_loop(options)
