@@ -3,21 +3,19 @@
 // A matrix is stored in pairs: lane j of line i in a panel has element (2i, j) in its lower 16 bits and (2i + 1, j) in
 // the upper ones. AVX512_BF16's dot products take such pairs. Without them, a shift and a mask make float32 of a pair.
 #pragma once
-#include "products.h"
+#include "tiles.h"
 #if defined(__AVX512F__)
-#include <immintrin.h>
 #define RRU_DOTS __attribute__((target("avx512bf16")))  // called only if the processor has these instructions
 #endif
 
 namespace rru {
-// Return whether code for AVX-512 may use AVX512_BF16: the processor has it, and no test has switched it off.
+// Return whether code for AVX-512 uses AVX512_BF16: the processor has it, fast, and no test has switched it off.
 bool has_bfloat16_dots();
 }  // namespace rru
 
 namespace rru::RRU_ISA {
 
 typedef uint32_t Bits __attribute__((vector_size(RRU_VECTOR_BYTES)));
-typedef uint16_t Halves __attribute__((vector_size(RRU_VECTOR_BYTES / 2)));
 
 constexpr uint32_t kUpper = 0xffff0000;
 
@@ -34,10 +32,10 @@ inline void to_pairs(Packed<float>& matrix) {
   float* data = matrix.data.get();
   uint32_t* pairs = reinterpret_cast<uint32_t*>(data);  // a pair is never written past the two values it is made of
   for (int p = 0; p < matrix.panels; ++p)
-    for (int k = 0; k < matrix.depth; k += 2) {
+    for (int k = 0; k < 2 * matrix.pair_lines(); k += 2) {
       const float* line = data + p * matrix.stride() + static_cast<size_t>(k) * width;
       for (int v = 0; v < width; v += lanes) {
-        const Bits low = round_to_bfloat16(load(line + v));
+        const Bits low = k < matrix.depth ? round_to_bfloat16(load(line + v)) : Bits{};
         const Bits high = k + 1 < matrix.depth ? round_to_bfloat16(load(line + width + v)) : Bits{};
         const Bits pair = (high & kUpper) | (low >> 16);
         std::memcpy(pairs, &pair, sizeof pair);
@@ -47,22 +45,27 @@ inline void to_pairs(Packed<float>& matrix) {
   matrix.halves = true;
 }
 
-// Round a row of `size` values to bfloat16, padded with zeros to a whole number of registers.
-inline void round_row(const float* row, int size, uint16_t* out) {
-  constexpr int lanes = Simd<float>::lanes;
-  for (int k = 0; k < size; k += lanes) {
-    const Vector<float> values = k + lanes <= size ? load(row + k) : load_some(row + k, size - k);
-    const Halves rounded = __builtin_convertvector(round_to_bfloat16(values) >> 16, Halves);
-    std::memcpy(out + k, &rounded, sizeof rounded);
-  }
-}
-
 // Round a row to bfloat16 values in float32.
 inline void round_row(const float* row, int size, float* out) {
   for_each<float>(size, [&](auto load, auto store) {
     store(out, (Vector<float>)(round_to_bfloat16(load(row)) & kUpper));
   });
 }
+
+#if defined(RRU_DOTS)
+// Round a row of `size` values to bfloat16, padded with zeros to a whole number of registers. Denormals become zero, as
+// they do in dot products.
+RRU_DOTS inline void round_row_for_dots(const float* row, int size, uint16_t* out) {
+  constexpr int lanes = Simd<float>::lanes;
+  for (int k = 0; k < size; k += lanes) {
+    const Vector<float> values = k + lanes <= size ? load(row + k) : load_some(row + k, size - k);
+    const __m256bh rounded = _mm512_cvtneps_pbh((__m512)values);
+    std::memcpy(out + k, &rounded, sizeof rounded);
+  }
+}
+#else
+inline void round_row_for_dots(const float*, int, uint16_t*) {}  // never called
+#endif
 
 // The rows that a product multiplies, rounded: pairs for dot products, else values.
 class RoundedRows {
@@ -74,13 +77,15 @@ class RoundedRows {
     for (int r = 0; r < count; ++r) {
       float* target = values_.data() + static_cast<size_t>(r) * stride_;
       if (dots)
-        round_row(rows[r], size, reinterpret_cast<uint16_t*>(target));
+        round_row_for_dots(rows[r], size, reinterpret_cast<uint16_t*>(target));
       else
         round_row(rows[r], size, target);
     }
   }
   const float* row(int r) const { return values_.data() + static_cast<size_t>(r) * stride_; }
   int stride() const { return stride_; }
+
+  TiledRows tiled;  // the same for AMX
 
  private:
   std::vector<float> values_;
@@ -205,11 +210,17 @@ void multiply_rounded(const RoundedRows& a, int rows, const Packed<float>& matri
   }
 }
 
-// `multiply` for a matrix of pairs.
+// `multiply` for a matrix of pairs. `tiles` and `dots` say which instructions to use, if they suit the matrix.
 inline void multiply_pairs(const float* const* a, int rows, const Packed<float>& matrix, const float* const* start,
-                           float* const* out, Share share, bool dots, RoundedRows& rounded) {
+                           float* const* out, Share share, bool dots, bool tiles, RoundedRows& rounded) {
   const float* const bias = matrix.bias.get();
   const Start<float> starts = start ? Start<float>{start, 1} : Start<float>{&bias, 0};
+#if defined(RRU_TILES)
+  if (tiles && matrix.depth >= kTile) {
+    rounded.tiled.round(a, rows, matrix.depth);
+    return multiply_tiles(rounded.tiled, rows, matrix, starts, out, share);
+  }
+#endif
   rounded.round(a, rows, matrix.depth, dots);
   if (dots)
     multiply_rounded<Dots>(rounded, rows, matrix, starts, out, share);

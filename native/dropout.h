@@ -81,17 +81,22 @@ struct Dropout {
   // Set factors[f] to 0 or 1 / (1 - rate) for f < features, for one time step of one row of the batch.
   template <typename T>
   void mask(int step, int row, int features, T* factors) const {
+    mask(step, row, 0, features, factors);
+  }
+  // Set factors[f] to those of feature first + f. `first` must be a multiple of 4.
+  template <typename T>
+  void mask(int step, int row, int first, int features, T* factors) const {
     const double share = std::nearbyint(rate * 4294967296.0);
     if (share > 4294967295.0) return static_cast<void>(std::fill_n(factors, features, T(0)));  // the rate rounds to 1
     const uint32_t threshold = static_cast<uint32_t>(share);
     const T kept = static_cast<T>(1 / (1 - rate));
     alignas(64) uint32_t bits[words];
     T block[words];
-    for (int first = 0; first < features; first += words) {
-      random(first / 4, row, step, bits);
-      T* target = features - first < words ? block : factors + first;
+    for (int f = 0; f < features; f += words) {
+      random((first + f) / 4, row, step, bits);
+      T* target = features - f < words ? block : factors + f;
       for (int i = 0; i < words; ++i) target[i] = bits[i] >= threshold ? kept : T(0);
-      if (target == block) std::copy_n(block, features - first, factors + first);
+      if (target == block) std::copy_n(block, features - f, factors + f);
     }
   }
 };

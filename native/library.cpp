@@ -1,4 +1,6 @@
 // Exports that do not depend on an instruction set: the list of available instruction sets, and the last error.
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <deque>
 #if !defined(_WIN32)
@@ -6,6 +8,7 @@
 #endif
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #endif
 
 #include "export.h"
@@ -107,16 +110,41 @@ void give_back_memory(void* address, size_t bytes) noexcept {
   }
 }
 
-static std::atomic<bool> dots_allowed{true};
-
-bool has_bfloat16_dots() {
 #if defined(RRU_X86)
-  static const bool found = Processor().avx512_bf16;
-  return found && dots_allowed;
+// Ask the system to let this process use the registers of AMX.
+static bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long request = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request, tile_data) == 0;
 #else
   return false;
 #endif
 }
+
+// What multiplies bfloat16: 0 nothing special, 1 AVX512_BF16, 2 AMX too.
+struct Bfloat16 {
+  int found = 0;
+  std::atomic<int> most{2};
+  Bfloat16() {
+    const Processor processor;
+    if (processor.avx512_bf16) found = processor.amx_bf16 && may_use_tiles() ? 2 : 1;
+    if (found == 1 && processor.intel) most = 0;  // its dot products take 1.6 times as long as float32
+  }
+  int used() const { return std::min(found, most.load()); }
+};
+static Bfloat16& bfloat16() {
+  static Bfloat16 instructions;
+  return instructions;
+}
+static int bfloat16_used() { return bfloat16().used(); }
+static void use_bfloat16(int most) { bfloat16().most = most; }
+#else
+static int bfloat16_used() { return 0; }
+static void use_bfloat16(int) {}
+#endif
+
+bool has_bfloat16_dots() { return bfloat16_used() > 0; }
+bool has_bfloat16_tiles() { return bfloat16_used() > 1; }
 
 void set_error(const char* message) { std::snprintf(last_error, sizeof last_error, "%s", message); }
 }  // namespace rru
@@ -131,9 +159,10 @@ RRU_EXPORT const char* rru_instruction_sets() {
   return "portable";
 }
 
-// Return whether code for AVX-512 uses AVX512_BF16. Tests can switch that off.
-RRU_EXPORT int rru_bfloat16_dots() { return rru::has_bfloat16_dots(); }
-RRU_EXPORT void rru_allow_bfloat16_dots(int allowed) { rru::dots_allowed = allowed != 0; }
+// Return what code for AVX-512 uses to multiply bfloat16: 0 nothing special, 1 AVX512_BF16, 2 AMX too.
+RRU_EXPORT int rru_bfloat16() { return rru::bfloat16_used(); }
+// Use at most these instructions, if the processor has them, even where they are slow. For tests.
+RRU_EXPORT void rru_use_bfloat16(int most) { rru::use_bfloat16(most); }
 
 // Return the error message of the last call on this thread that returned 2.
 RRU_EXPORT const char* rru_error() { return rru::last_error; }

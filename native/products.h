@@ -50,22 +50,26 @@ struct Packed {
   int padded() const { return panels * width; }
   size_t bytes() const { return sizeof(T) * depth * static_cast<size_t>(columns) / (halves ? 2 : 1); }
   const uint32_t* pairs() const { return reinterpret_cast<const uint32_t*>(data.get()); }
-  size_t pair_stride() const { return static_cast<size_t>((depth + 1) / 2) * width; }
+  // Lines of pairs in a panel: whole tiles (tiles.h), if the memory of the values has room for them.
+  int pair_lines() const { return depth < 16 ? (depth + 1) / 2 : round_up(depth, 32) / 2; }
+  size_t pair_stride() const { return static_cast<size_t>(pair_lines()) * width; }
 
   void put_bias(const T* source, int size, int first_column) {
     std::copy_n(source, size, bias.get() + first_column);
   }
 
-  // Copy `source`, a row-major `rows` x `cols` matrix, transposed to (first_depth, first_column).
-  void put_transposed(const T* source, int rows, int cols, int first_depth, int first_column) {
+  // Copy `source`, a row-major `rows` x `cols` matrix, transposed to (first_depth, first_column). Its rows may be longer
+  // than `cols`, `row_size`, if the matrix is packed.
+  void put_transposed(const T* source, int rows, int cols, int first_depth, int first_column, int row_size = 0) {
     if (!packed) return blocks.push_back({source, rows, cols, first_depth, first_column});
+    row_size = std::max(row_size, cols);
     for (int j = 0; j < rows;) {  // as many rows at a time as fit into one panel
       const int column = first_column + j, together = std::min(rows - j, width - column % width);
-      const T* from = source + static_cast<size_t>(j) * cols;
+      const T* from = source + static_cast<size_t>(j) * row_size;
       constexpr int line = 64 / sizeof(T);  // reads whole cache lines: one column of all rows may not fit the cache
       for (int first = 0; first < cols; first += line) {
         const int present = std::min(line, cols - first);
-        transpose(from + first, cols, together, present, at(first_depth + first, column), width);
+        transpose(from + first, row_size, together, present, at(first_depth + first, column), width);
       }
       j += together;
     }
@@ -113,7 +117,7 @@ class Ahead {
   const char *at_ = nullptr, *end_ = nullptr;
   int each_ = 0;
 };
-constexpr size_t kMinAheadBytes = 6 << 20;  // smaller matrices stay in the L3 cache, which the processor can read ahead
+constexpr size_t kMinAheadBytes = 1 << 20;  // smaller matrices stay in the L3 cache, which the processor can read ahead
 
 // Compute out[r][columns] = start[r][columns] + a[r][0..depth) * matrix for `Rows` rows and the columns of `Panels`
 // adjacent panels. Keep all sums in registers. `start` may be `out`.

@@ -111,12 +111,15 @@ struct Rru : RruOptions<T> {
   // The weights of Eq. 4 and 6 side by side, g x (n + p).
   Packed<T> pack_outputs() const {
     Packed<T> packed(g, n + p, this->packs());
-    packed.put_transposed(weight_c, n, g, 0, 0);
-    packed.put_transposed(weight_o, p, g, 0, n);
-    packed.put_bias(bias_c, n, 0);
-    packed.put_bias(bias_o, p, n);
-    finish_packing_around_d(packed);
+    put_outputs(packed, 0, g);
     return packed;
+  }
+  // Put the weights of `size` units from `first` on into a matrix, with the bias if they are the first.
+  void put_outputs(Packed<T>& packed, int first, int size) const {
+    packed.put_transposed(weight_c + first, n, size, 0, 0, g);
+    packed.put_transposed(weight_o + first, p, size, 0, n, g);
+    if (first == 0) packed.put_bias(bias_c, n, 0), packed.put_bias(bias_o, p, n);
+    finish_packing_around_d(packed);
   }
 
  protected:
@@ -157,66 +160,119 @@ bool is_finite(const Packed<T>& matrix) {
   return all;
 }
 
+// The nonzeros of some units of d, in the rows of a step.
+template <typename T>
+class Nonzeros {
+ public:
+  Nonzeros(int rows, int units) : sparse_(rows, units), live_(rows), counts_(rows), all_(rows) {}
+
+  void begin(int row) { all_[row] = 0; }
+  // Count those of a row, and list them if there are fewer than `most`.
+  void count(int row, int units, const T* d, double most) {
+    int count = 0;
+    for (int f = 0; f < units; ++f) count += d[f] != 0;
+    counts_[row] = count, all_[row] += count;
+    if (count >= most) return;
+    sparse_.collect(row, d);
+    live_[row] = sparse_[row];
+  }
+  // Return whether each of the first `rows` rows has fewer than `most`.
+  bool fewer(int rows, double most) const { return *std::max_element(counts_.begin(), counts_.begin() + rows) < most; }
+  const std::vector<SparseRow<T>>& rows() const { return live_; }
+  // Return how many a row had at all steps since `begin`.
+  int64_t all(int row) const { return all_[row]; }
+
+ private:
+  SparseRows<T> sparse_;
+  std::vector<SparseRow<T>> live_;
+  std::vector<int> counts_;
+  std::vector<int64_t> all_;
+};
+
+// If all threads share the steps of few sequences and there is one ReLU layer, they divide the units, the features of d.
+// Each thread computes its units of all sequences, and what these add to c and o. So d stays in the cache of the core that
+// wrote it, and threads exchange less: the sums of squares for Normalize, their parts of c and o, and the state.
 template <typename T>
 struct RruForward : Rru<T> {
   using Base = Rru<T>;
   using Base::m, Base::n, Base::p, Base::g, Base::save;
   static constexpr bool backward = false;
 
+  // Some units, with their weights.
+  struct Part {
+    int first, size;
+    Packed<T> inner;     // Eq. 1
+    Packed<T> outer;     // Eq. 4 and 6; the first part has the bias
+    double most = 0;  // of nonzeros in a row of d for which the product skips its zeros; 0 if it must not
+    Part(const Rru<T>& cell, int first, int size)
+        : first(first), size(size), inner(cell.m + cell.n, size, cell.packs()), outer(size, cell.n + cell.p, cell.packs()) {}
+  };
+
   T* last;                                  // (B, n)
-  Packed<T> inner;                          // Eq. 1
+  std::deque<Part> parts;                   // one, or one for each thread
   std::vector<Packed<T>> middle;            // Eq. 2
-  const Packed<T> outer;                    // Eq. 4 and 6
-  bool skips;                               // whether products may skip the zeros of d
   mutable std::atomic<int64_t> nonzero{0};  // nonzeros of d, over all steps
 
-  explicit RruForward(Arguments& in)
-      : Rru<T>(in, backward),
-        last(in.tensor<T>("last_h", {this->batch, n})),
-        inner(m + n, g, this->packs()),
-        outer(this->pack_outputs()) {
-    inner.put_transposed(this->weight_x, g, m, 0, 0);
-    inner.put_transposed(this->weight_h, g, n, m, 0);
-    inner.put_bias(this->bias_j, g, 0);
-    this->finish_packing(inner);
-    for (int k = 0; k < this->middle_layers(); ++k) {
-      middle.emplace_back(g, g, this->packs()).put_transposed(this->weight_k[k], g, g, 0, 0);
-      middle.back().put_bias(this->bias_k[k], g, 0);
-      this->finish_packing_around_d(middle.back());
+  explicit RruForward(Arguments& in) : Rru<T>(in, backward), last(in.tensor<T>("last_h", {this->batch, n})) {
+    constexpr int lanes = Simd<T>::lanes;
+    const int vectors = (g + lanes - 1) / lanes, count = parts_among(in.threads);
+    for (Share share{0, count}; share.index < count; ++share.index) {
+      const int first = share.first(vectors) * lanes, end = std::min(share.last(vectors) * lanes, g);
+      parts.emplace_back(*this, first, end - first);
     }
-    skips = outer.packed && !outer.halves && is_finite(outer) && (middle.empty() || is_finite(middle.back()));
+    for (int k = 0; k < this->middle_layers(); ++k) middle.emplace_back(g, g, this->packs());
   }
 
   struct Scratch {
-    Rows<T> xh, wide, other, both;     // `both`: c and o side by side
-    SparseRows<T> sparse;              // the nonzeros of d
-    std::vector<SparseRow<T>> live;    // the rows of `sparse`, as a product takes them
-    std::vector<int> nonzero;          // nonzeros in each row of d at this step
-    std::vector<int64_t> all_nonzero;  // nonzeros in each row of d at all steps so far
+    // Of the units of a part.
+    struct Own {
+      Rows<T> wide, both;      // d, and what it adds to c and o, side by side
+      std::vector<T> squares;  // of each row: the sum for Normalize
+      Nonzeros<T> nonzeros;
+      Own(const RruForward& cell, const Part& part, int rows)
+          : wide(rows, part.inner.padded()),
+            both(rows, part.outer.padded()),
+            squares(rows),
+            nonzeros(rows, part.size) {}
+    };
+    Rows<T> xh, other, sum;
+    std::deque<Own> own;
     Scratch(const RruForward& cell, int rows)
-        : xh(rows, cell.m + cell.n),
-          wide(rows, cell.inner.padded()),
-          other(rows, cell.middle.empty() ? 0 : cell.inner.padded()),
-          both(rows, cell.outer.padded()),
-          sparse(rows, cell.g),
-          live(rows),
-          nonzero(rows),
-          all_nonzero(rows) {}
+        : xh(rows, cell.m + cell.n), other(rows, cell.middle.empty() ? 0 : cell.parts[0].inner.padded()), sum(rows, cell.n + cell.p) {
+      for (const Part& part : cell.parts) own.emplace_back(cell, part, rows);
+    }
   };
-  size_t weight_bytes() const { return inner.bytes() + outer.bytes(); }
+  size_t weight_bytes() const { return sizeof(T) / (this->bfloat16 ? 2 : 1) * g * (size_t{0} + m + n + n + p); }
   int rows_together() const { return this->rows_beside(weight_bytes()); }
+  bool divides_units() const { return parts.size() > 1; }
 
+  void pack(Share share) {
+    const int parts_and_layers = static_cast<int>(parts.size() + middle.size());
+    for (int i = share.index; i < parts_and_layers; i += share.size) {
+      const int k = i - static_cast<int>(parts.size());
+      if (k < 0)
+        pack_part(parts[i]);
+      else
+        pack_middle(k);
+    }
+  }
   void begin(Scratch& scratch, const Row& row) const {
     std::copy_n(row_of(this->h0, row.sequence, n), n, scratch.xh[row.index] + m);
-    scratch.all_nonzero[row.index] = 0;
+    for (auto& own : scratch.own) own.nonzeros.begin(row.index);
   }
   void step(Worker<T>& worker, Scratch& scratch) const {
     worker.rows([&](const Row& row) { this->read_input(row, scratch.xh[row.index], this->xh); });
-    const Rows<T>*j = &scratch.wide, *next = &scratch.other;
-    worker.product(scratch.xh, inner, *j);  // the sum in Eq. 1
-    auto dropout = [&](const Row& row) { dropout_row(row, worker, scratch, (*j)[row.index]); };  // Eq. 3
-    worker.rows([&](const Row& row) {
-      normalize_row(row, (*j)[row.index]);
+    const int number = divides_units() ? worker.member : 0;
+    const Part& part = parts[number];
+    auto& own = scratch.own[number];
+    worker.product(scratch.xh, part.inner, own.wide);  // the sum in Eq. 1
+    if (divides_units())
+      worker.unit_rows([&](const Row& row) { own.squares[row.index] = square(own.wide[row.index], part.size); });
+    worker.meet();
+    const Rows<T>*j = &own.wide, *next = &scratch.other;
+    auto dropout = [&](const Row& row) { dropout_row(row, worker, part, (*j)[row.index], own.nonzeros); };  // Eq. 3
+    worker.unit_rows([&](const Row& row) {
+      normalize_row(row, part, (*j)[row.index], scratch);
       if (middle.empty()) dropout(row);
     });
     for (size_t k = 0; k < middle.size(); ++k) {  // Eq. 2
@@ -227,32 +283,63 @@ struct RruForward : Rru<T> {
         if (k + 1 == middle.size()) dropout(row);
       });
     }
-    if (few_nonzero(worker, scratch))  // Eq. 4 and 6
-      worker.product(scratch.live, outer, scratch.both);
+    if (own.nonzeros.fewer(worker.count(), part.most))  // Eq. 4 and 6
+      worker.product(own.nonzeros.rows(), part.outer, own.both);
     else
-      worker.product(*j, outer, scratch.both);
-    worker.rows([&](const Row& row) { this->state_row(row, scratch.both[row.index], scratch.xh[row.index] + m); });
+      worker.product(*j, part.outer, own.both);
+    worker.meet();
+    worker.rows([&](const Row& row) { this->state_row(row, sum_of_parts(row, scratch), scratch.xh[row.index] + m); });
   }
   void end(Scratch& scratch, const Row& row) const {
     std::copy_n(scratch.xh[row.index] + m, n, row_of(last, row.sequence, n));
-    nonzero.fetch_add(scratch.all_nonzero[row.index], std::memory_order_relaxed);
+    for (auto& own : scratch.own) nonzero.fetch_add(own.nonzeros.all(row.index), std::memory_order_relaxed);
   }
   void finish(int /*threads*/) const {
     if (!save) return;
     double entries = 0;
     for (int b = 0; b < this->batch; ++b) entries += static_cast<double>(g) * this->length(b);
+    bool skips = std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.most > 0; });
+    skips = skips && (middle.empty() || is_finite(middle.back()));
     *this->density = skips ? static_cast<T>(static_cast<double>(nonzero) / std::max(1.0, entries)) : T(1);
   }
 
  private:
-  void normalize_row(const Row& row, T* j) const {  // Eq. 1
+  // Return the number of parts: that of the threads in a team.
+  int parts_among(int threads) const {
+    if (this->middle_layers() || !this->packs()) return 1;
+    const int members = Teams(*this, threads, weight_bytes()).members;
+    return g >= members * Packed<T>::width ? members : 1;
+  }
+
+  void pack_part(Part& part) const {
+    part.inner.put_transposed(row_of(this->weight_x, part.first, m), part.size, m, 0, 0);
+    part.inner.put_transposed(row_of(this->weight_h, part.first, n), part.size, n, m, 0);
+    part.inner.put_bias(this->bias_j + part.first, part.size, 0);
+    this->finish_packing(part.inner);
+    this->put_outputs(part.outer, part.first, part.size);
+    if (part.outer.packed && !part.outer.halves && is_finite(part.outer)) part.most = this->max_sparse_row * part.size;
+  }
+  void pack_middle(int k) {
+    middle[k].put_transposed(this->weight_k[k], g, g, 0, 0);
+    middle[k].put_bias(this->bias_k[k], g, 0);
+    this->finish_packing_around_d(middle[k]);
+  }
+
+  static T square(const T* j, int size) { return dot(j, j, size); }
+
+  void normalize_row(const Row& row, const Part& part, T* j, const Scratch& scratch) const {  // Eq. 1
     if (this->normalize) {
-      const T factor = 1 / std::sqrt(dot(j, j, g) / g + T(1e-6));
-      for (int f = 0; f < g; ++f) j[f] *= factor;
-      if (save) this->scale[row.token] = factor;
+      T sum = 0;
+      if (divides_units())
+        for (const auto& own : scratch.own) sum += own.squares[row.index];
+      else
+        sum = square(j, g);
+      const T factor = 1 / std::sqrt(sum / g + T(1e-6));
+      for (int f = 0; f < part.size; ++f) j[f] *= factor;
+      if (save && part.first == 0) this->scale[row.token] = factor;
     }
-    if (save) std::copy_n(j, g, row_of(this->pre, row.token, g));
-    for (int f = 0; f < g; ++f) j[f] = relu(j[f]);
+    if (save) std::copy_n(j, part.size, row_of(this->pre, row.token, g) + part.first);
+    for (int f = 0; f < part.size; ++f) j[f] = relu(j[f]);
   }
 
   void middle_row(const Row& row, int k, T* j) const {  // Eq. 2
@@ -260,24 +347,25 @@ struct RruForward : Rru<T> {
     if (save) std::copy_n(j, g, this->hidden_at(k, row.token));
   }
 
-  void dropout_row(const Row& row, Worker<T>& worker, Scratch& scratch, T* d) const {
+  void dropout_row(const Row& row, Worker<T>& worker, const Part& part, T* d, Nonzeros<T>& nonzeros) const {
     if (this->dropout.active()) {
-      const T* mask = worker.mask(row);
-      for (int f = 0; f < g; ++f) d[f] *= mask[f];
+      const T* mask = worker.mask(row, part.first, part.size);
+      for (int f = 0; f < part.size; ++f) d[f] *= mask[f];
     }
-    int count = 0;
-    for (int f = 0; f < g; ++f) count += d[f] != 0;
-    scratch.nonzero[row.index] = count;
-    scratch.all_nonzero[row.index] += count;
-    if (!skips || count >= this->max_sparse_row * g) return;
-    scratch.sparse.collect(row.index, d);
-    scratch.live[row.index] = scratch.sparse[row.index];
+    nonzeros.count(row.index, part.size, d, part.most);
   }
 
-  // Return whether every row of d has few enough nonzeros for the product to skip zeros.
-  bool few_nonzero(const Worker<T>& worker, const Scratch& scratch) const {
-    const auto begin = scratch.nonzero.begin();
-    return skips && *std::max_element(begin, begin + worker.count()) < this->max_sparse_row * g;
+  // Add up what all units add to c and o, in the first part's memory.
+  T* sum_of_parts(const Row& row, Scratch& scratch) const {
+    if (!divides_units()) return scratch.own[0].both[row.index];
+    T* sum = scratch.sum[row.index];
+    const T *one = scratch.own[0].both[row.index], *two = scratch.own[1].both[row.index];
+    for (int f = 0; f < n + p; ++f) sum[f] = one[f] + two[f];
+    for (size_t i = 2; i < scratch.own.size(); ++i) {
+      const T* more = scratch.own[i].both[row.index];
+      for (int f = 0; f < n + p; ++f) sum[f] += more[f];
+    }
+    return sum;
   }
 };
 }  // namespace rru::RRU_ISA

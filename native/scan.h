@@ -5,7 +5,9 @@
 //   backward               whether the loop runs from the last step to the first
 //   mask_size()            number of features that dropout acts on
 //   weight_bytes()         bytes of weights that a step reads
+//   divides_units()        whether each thread of a team has weights of its own; not by default
 //   rows_together()        the most sequences that run over time together; unlimited by default
+//   pack(share)            packs a thread's share of the weights, before the loop; does nothing by default
 //   begin(scratch, row)    copies a sequence's initial state, or the gradient of its last state, into scratch
 //   reset(scratch, row)    sets the state before a step to that of a reset, or moves its gradient to that one's
 //   step(worker, scratch)  runs one step, as products of all rows and functions of each row
@@ -53,13 +55,16 @@ inline void move_row(T* from, T* to, int size) {
 template <typename T>
 class Rows {
  public:
-  Rows(int count, int width) : data_(static_cast<size_t>(count) * width, T(0)), at_(count) {
-    for (int r = 0; r < count; ++r) at_[r] = row_of(data_.get(), r, width);
+  Rows(int count, int width) : data_(static_cast<size_t>(count) * stride(width), T(0)), at_(count) {
+    for (int r = 0; r < count; ++r) at_[r] = row_of(data_.get(), r, stride(width));
   }
   T* operator[](int r) const { return at_[r]; }
   operator T* const*() const { return at_.data(); }
 
  private:
+  // Different threads may write to different rows: these share no cache line.
+  static int stride(int width) { return round_up(width, kCacheLine / sizeof(T)); }
+
   Buffer<T> data_;
   std::vector<T*> at_;
 };
@@ -83,7 +88,7 @@ struct Scan {
   const int steps, batch, m, n;  // T, B, features of an input, features of a state
   const bool reverse, save, has_lengths, has_resets;
   const Dropout dropout;
-  const bool bfloat16, dots;         // whether products are in bfloat16, and use AVX512_BF16
+  const bool bfloat16, dots, tiles;  // whether products are in bfloat16, and use AVX512_BF16 or AMX
   const int min_packed_tokens, min_team_rows, max_cached_weights;  // see scan/thresholds.py
   const int p;                       // features of an output
   const int64_t* lengths = nullptr;  // (B,), with has_lengths
@@ -102,6 +107,7 @@ struct Scan {
         dropout{in.bits("seed"), in.real("dropout")},
         bfloat16(in.between("bfloat16", 0, std::is_same_v<T, float>)),
         dots(bfloat16 && RRU_VECTOR_BYTES == 64 && has_bfloat16_dots()),
+        tiles(dots && has_bfloat16_tiles()),
         min_packed_tokens(in.count("min_packed_tokens")),
         min_team_rows(in.count("min_team_rows")),
         max_cached_weights(in.count("max_cached_weights")),
@@ -135,6 +141,8 @@ struct Scan {
     std::copy_n(row_of(x, row.token, m), m, xh);
     if (save) std::copy_n(xh, m + n, row_of(saved, row.token, m + n));
   }
+  bool divides_units() const { return false; }
+  void pack(Share) {}
   int rows_together() const { return std::numeric_limits<int>::max(); }
   // Return `rows_together` for a layer with these weights. If they stay in the cache, rows may be few enough to stay
   // there too; otherwise all rows share each reading of the weights.
@@ -152,10 +160,19 @@ template <typename T>
 class Worker {
  public:
   // `sequences` must be sorted, longest first.
-  Worker(const Scan<T>& scan, const std::vector<int>& sequences, int mask_size, int thread, Share share, Barrier& barrier)
-      : thread(thread), scan_(scan), sequences_(sequences), share_(share), barrier_(barrier), mask_(mask_size, T(1)) {}
+  // With `divides_units`, each thread of a team computes products with weights of its own.
+  Worker(const Scan<T>& scan, const std::vector<int>& sequences, int mask_size, int thread, Share share, Barrier& barrier,
+         bool divides_units)
+      : thread(thread),
+        member(share.index),
+        scan_(scan),
+        sequences_(sequences),
+        share_(share),
+        columns_(divides_units ? Share{0, 1} : share),
+        barrier_(barrier),
+        mask_(mask_size, T(1)) {}
 
-  const int thread;
+  const int thread, member;  // its number among all threads, and in its team
 
   // Move to step s of the sequences that are long enough.
   void go_to(int s) {
@@ -174,8 +191,20 @@ class Worker {
   // Call work(row) for every sequence that has this step.
   template <typename Work>
   void rows(const Work& work) {
-    for (int i = share_.index; i < count_; i += share_.size) work(row(i));
+    own_rows(work);
     arrive(kRows);
+  }
+  // The same without waiting: each row is always handled by the same thread.
+  template <typename Work>
+  void own_rows(const Work& work) const {
+    for (int i = share_.index; i < count_; i += share_.size) work(row(i));
+  }
+  // The same, but if the threads divide the units of the cell, each calls work(row) for all these sequences.
+  template <typename Work>
+  void unit_rows(const Work& work) {
+    if (columns_.size == share_.size) return rows(work);
+    for (int i = 0; i < count_; ++i) work(row(i));
+    clock_.lap(kRows);
   }
   // Call work(row) for every sequence, whether it has this step or not.
   template <typename Work>
@@ -184,42 +213,48 @@ class Worker {
     for (int i = share_.index; i < rows; i += share_.size) work(row(i));
     arrive(kRows);
   }
-  // Call work(row) for every sequence whose state is reset before this step. It does not wait: each row is always
-  // handled by the same thread, before and after this call too.
+  // Call work(row) for every sequence whose state is reset before this step, without waiting.
   template <typename Work>
   void resets(const Work& work) const {
     if (!scan_.has_resets) return;
-    for (int i = share_.index; i < count_; i += share_.size)
-      if (const Row at = row(i); scan_.is_reset(at)) work(at);
+    own_rows([&](const Row& row) {
+      if (scan_.is_reset(row)) work(row);
+    });
   }
   // to = the matrix's bias + from * matrix
   void product(const T* const* from, const Packed<T>& matrix, T* const* to) {
     run_product(from, matrix, nullptr, to);
-    arrive(kFirstProduct + products_++);
+    product_done();
   }
   // to = start + from * matrix
   void product(const T* const* from, const Packed<T>& matrix, const T* const* start, T* const* to) {
     run_product(from, matrix, start, to);
-    arrive(kFirstProduct + products_++);
+    product_done();
   }
   // The same for sparse rows.
   void product(const std::vector<SparseRow<T>>& from, const Packed<T>& matrix, T* const* to) {
     product(from, matrix, nullptr, to);
   }
   void product(const std::vector<SparseRow<T>>& from, const Packed<T>& matrix, const T* const* start, T* const* to) {
-    multiply_sparse<T>(from.data(), count_, matrix, start, to, share_);
-    arrive(kFirstProduct + products_++);
+    multiply_sparse<T>(from.data(), count_, matrix, start, to, columns_);
+    product_done();
   }
   // Compute only the entries of from * transposed(matrix) that `at` selects.
   void product_at(const T* const* from, const Packed<T>& matrix, const std::vector<SparseRow<T>>& at, T* const* to) {
-    multiply_at<T>(from, count_, matrix, at.data(), to, share_);
-    arrive(kFirstProduct + products_++);
+    multiply_at<T>(from, count_, matrix, at.data(), to, columns_);
+    product_done();
+  }
+  // Wait for the other threads, if they divide the units and did not wait after the last product.
+  void meet() {
+    if (columns_.size != share_.size) barrier_.wait();
+    clock_.lap(kRows);
   }
 
   // Return the row's dropout mask for this step; all ones without dropout. The next call overwrites it.
-  const T* mask(const Row& row) {
-    if (scan_.dropout.active())
-      scan_.dropout.mask(row.time, row.sequence, static_cast<int>(mask_.size()), mask_.data());
+  const T* mask(const Row& row) { return mask(row, 0, static_cast<int>(mask_.size())); }
+  // The same for `size` features from `first` on, a multiple of 4.
+  const T* mask(const Row& row, int first, int size) {
+    if (scan_.dropout.active()) scan_.dropout.mask(row.time, row.sequence, first, size, mask_.data());
     return mask_.data();
   }
 
@@ -232,9 +267,12 @@ class Worker {
 
   void run_product(const T* const* from, const Packed<T>& matrix, const T* const* start, T* const* to) {
     if constexpr (std::is_same_v<T, float>)
-      if (matrix.halves)
-        return multiply_pairs(from, count_, matrix, start, to, share_, scan_.dots, rounded_);
-    multiply<T>(from, count_, matrix, start, to, share_);
+      if (matrix.halves) return multiply_pairs(from, count_, matrix, start, to, columns_, scan_.dots, scan_.tiles, rounded_);
+    multiply<T>(from, count_, matrix, start, to, columns_);
+  }
+  void product_done() {
+    if (columns_.size == share_.size) barrier_.wait();
+    clock_.lap(kFirstProduct + products_++);
   }
 
   // Wait for the other threads of the team, and count the time since the last call for `phase`.
@@ -245,7 +283,7 @@ class Worker {
 
   const Scan<T>& scan_;
   const std::vector<int>& sequences_;
-  const Share share_;
+  const Share share_, columns_;  // its share of the rows, and of the columns of a product
   Barrier& barrier_;
   std::vector<T> mask_;
   RoundedRows rounded_;
@@ -297,12 +335,19 @@ void run(Cell& cell, int threads) {
     scratches.emplace_back(cell, std::min(static_cast<int>(sequences.size()), cell.rows_together()));
     barriers.push_back(std::make_unique<Barrier>(teams.members));
   }
+  Barrier packed(teams.threads());
   auto work = [&](int thread) {
+    {
+      PhaseClock clock;
+      cell.pack({thread, teams.threads()});
+      packed.wait();
+      if (thread == 0) clock.lap(kPrepare);
+    }
     const int team = thread / teams.members;
     typename Cell::Scratch& scratch = scratches[team];
     const Share share{thread % teams.members, teams.members};
     for (const std::vector<int>& sequences : in_blocks(teams.sequences[team], cell.rows_together())) {
-      Worker<T> worker(cell, sequences, cell.mask_size(), thread, share, *barriers[team]);
+      Worker<T> worker(cell, sequences, cell.mask_size(), thread, share, *barriers[team], cell.divides_units());
       const int steps = sequences.empty() ? 0 : cell.length(sequences[0]);
       worker.all_rows([&](const Row& row) { cell.begin(scratch, row); });
       for (int s = 0; s < steps; ++s) {
@@ -316,6 +361,7 @@ void run(Cell& cell, int threads) {
     }
   };
   in_parallel(teams.threads(), work, [&] {
+    packed.break_up();
     for (auto& barrier : barriers) barrier->break_up();
   });
   PhaseClock clock;

@@ -12,23 +12,26 @@ from rru.scan.native import call, library, weight_gradients
 from rru.scan.native import run as native
 from tests.scan.case import Case, every_cell, every_variant, using
 
-HAS_DOTS = library.BUILT and library.INSTRUCTION_SETS[-1] == "avx512" and library.has_bfloat16_dots()
-KINDS = [*library.INSTRUCTION_SETS, *(["avx512 without AVX512_BF16"] if HAS_DOTS else [])]
+WITHOUT = ("avx512 without AVX512_BF16", "avx512 without AMX")  # by the number of the best that is left
+with using(library.INSTRUCTION_SETS[-1]):
+    HAS_DOTS = library.has_bfloat16_dots()
+    KINDS = [*library.INSTRUCTION_SETS, *WITHOUT[: library.bfloat16_instructions()]]
 every_kind = pytest.mark.parametrize("kind", KINDS)
+with_dots = pytest.mark.parametrize("kind", [kind for kind in KINDS if HAS_DOTS and kind in ("avx512", WITHOUT[1])])
 TIGHT = 1e-5  # where the same numbers are rounded, only the sums in float32 differ
 ROUNDING = 2.0**-8
 
 
 @contextmanager
 def using_kind(kind):
-    """The native scans use this instruction set, and AVX512_BF16 only if `kind` does not exclude it."""
-    instruction_set, _, without = kind.partition(" without ")
-    with using(instruction_set):
-        library.allow_bfloat16_dots(not without)
+    """The native scans use this instruction set, and no instructions for bfloat16 that `kind` excludes."""
+    with using(kind.partition(" without ")[0]):
+        before = library.bfloat16_instructions()
+        library.use_bfloat16(WITHOUT.index(kind) if kind in WITHOUT else 2)
         try:
             yield
         finally:
-            library.allow_bfloat16_dots(True)
+            library.use_bfloat16(before)
 
 
 def rounded(tensor):
@@ -117,6 +120,43 @@ def test_all_results_are_those_of_rounded_factors_and_exact_sums(variant, kind, 
     assert min(worst) < TIGHT, worst  # in some cases, float32 sums are rounded to the other neighbour
 
 
+@every_cell
+@every_kind
+@pytest.mark.parametrize("batch", [17, 40])  # a tile and a row, three tiles
+def test_layers_of_several_tiles_round_as_small_ones_do(variant, kind, batch, monkeypatch):
+    monkeypatch.setattr(native, "product_dtype", lambda dtype: torch.bfloat16)
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)
+    torch.manual_seed(0)
+    case = Case(variant, m=21, n=70, steps=2, batch=batch, dtype=torch.float32, spread=0.1)
+    wide = in_float64(case)
+    with using_kind(kind):
+        computed = run(case, native.scan)
+        with rounding_as_native(monkeypatch, wide.cell, library.has_bfloat16_dots()):
+            wanted = run(wide, reference.scan)
+    difference = errors(computed, wanted)
+    difference.pop("Z", None)
+    assert max(difference.values()) < ROUNDING / 4, difference  # a few sums are rounded to the other neighbour
+
+
+@every_cell
+@every_kind
+def test_numbers_hardly_depend_on_the_number_of_threads(variant, kind, monkeypatch):
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)
+    case = Case(variant, m=30, n=300, batch=15, dtype=torch.float32, spread=0.1)
+    results, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            with torch.autocast("cpu", torch.bfloat16), using_kind(kind):
+                outputs, last = native.scan(case.cell, case.inputs)
+            results.append((outputs, *last))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        for one, two in zip(other, results[0], strict=True):
+            assert (one - two).norm() < ROUNDING / 2 * two.norm()  # the RRU's threads divide its sums
+
+
 @every_variant
 @every_kind
 @pytest.mark.parametrize("dropout", [0.0, 0.8])
@@ -155,17 +195,20 @@ def test_bfloat16_weights_are_multiplied_in_bfloat16(variant, monkeypatch):
     assert [given["bfloat16"] for given in numbers] == [1, 1, 0, 0]
 
 
-@pytest.mark.skipif(not HAS_DOTS, reason="this processor lacks AVX512_BF16")
+@with_dots
 @pytest.mark.parametrize("tokens", [1, 2, 77, 2500])  # 2,500: more than one block
-@pytest.mark.parametrize(("rows", "columns", "split"), [(1, 1, 0), (8, 48, 48), (13, 50, 7), (30, 131, 100)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "split"), [(1, 1, 0), (8, 48, 48), (13, 50, 7), (30, 131, 100), (70, 530, 100)]
+)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_matrix_gradient_is_the_product_over_all_tokens(tokens, rows, columns, split, threads):
+def test_a_matrix_gradient_is_the_product_over_all_tokens(kind, tokens, rows, columns, split, threads):
     torch.manual_seed(0)
     gradient, values = torch.randn(tokens, 1, rows), torch.randn(tokens, 1, columns)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        left, right = weight_gradients.by_input_and_state(gradient, values, split, True)
+        with using_kind(kind):
+            left, right = weight_gradients.by_input_and_state(gradient, values, split, True)
     finally:
         torch.set_num_threads(before)
     wanted = rounded(gradient[:, 0]).double().T @ rounded(values[:, 0]).double()
@@ -173,16 +216,17 @@ def test_a_matrix_gradient_is_the_product_over_all_tokens(tokens, rows, columns,
     assert (torch.cat([left, right], 1) - wanted).abs().max() < 1e-6 * tokens**0.5 * wanted.abs().max().clamp(1)
 
 
-@pytest.mark.skipif(not HAS_DOTS, reason="this processor lacks AVX512_BF16")
+@with_dots
 @pytest.mark.parametrize("tokens", [3, 2500])
-def test_a_matrix_gradient_leaves_out_tokens_without_a_gradient(tokens):
+def test_a_matrix_gradient_leaves_out_tokens_without_a_gradient(kind, tokens):
     torch.manual_seed(0)
     gradient, values = torch.randn(tokens, 1, 30), torch.randn(tokens, 1, 131)
     gradient[torch.rand(tokens) < 0.6] = 0
     wanted = rounded(gradient[:, 0]).double().T @ rounded(values[:, 0]).double()
-    both = weight_gradients.over_steps(gradient, values, True)
+    with using_kind(kind):
+        both = weight_gradients.over_steps(gradient, values, True)
+        nothing = weight_gradients.over_steps(torch.zeros_like(gradient), values, True)
     assert (both - wanted).abs().max() < 1e-6 * tokens**0.5 * wanted.abs().max().clamp(1)
-    nothing = weight_gradients.over_steps(torch.zeros_like(gradient), values, True)
     assert torch.equal(nothing, torch.zeros(30, 131))
 
 

@@ -78,13 +78,18 @@ def using(chosen: str) -> Iterator[None]:
 
 def has_bfloat16_dots() -> bool:
     """Return whether the instruction set in use has dot products of bfloat16: AVX-512 with AVX512_BF16."""
-    return _library is not None and instruction_set == "avx512" and bool(_library.rru_bfloat16_dots())
+    return bfloat16_instructions() > 0
 
 
-def allow_bfloat16_dots(allowed: bool) -> None:
-    """Switch AVX512_BF16 off, so that tests can see what other processors compute, or on again."""
+def bfloat16_instructions() -> int:
+    """Return what multiplies bfloat16 with the instruction set in use: 2 AMX, 1 AVX512_BF16, 0 nothing special."""
+    return _library.rru_bfloat16() if _library is not None and instruction_set == "avx512" else 0
+
+
+def use_bfloat16(most: int) -> None:
+    """Use at most these instructions for bfloat16, so that tests can see what other processors compute."""
     if _library is not None:
-        _library.rru_allow_bfloat16_dots(int(allowed))
+        _library.rru_use_bfloat16(most)
 
 
 def double_bits(value: float) -> int:
