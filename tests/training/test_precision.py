@@ -144,8 +144,8 @@ class TestTraining:
         watch = lambda event: notices.append(event.message) if isinstance(event, Notice) else None  # noqa: E731
         train_in(tmp_path / "narrow", config=BF16, watch=watch, stop=lambda: True)
         train_in(tmp_path / "wide", watch=watch, stop=lambda: True)
-        said = "bf16 is not faster than float32 here: this cpu has no instructions for it (AVX512_BF16)"
-        assert notices == [said]
+        said = "bf16 is not faster than float32 here: this cpu cannot multiply it faster"
+        assert [notice.partition(" (")[0] for notice in notices] == [said]
 
     def test_loss_of_music_with_a_joint_output_is_float32(self, tmp_path):
         losses = []

@@ -58,7 +58,7 @@ def chosen(precision: str, weights: int, device: str, folder: Path | None = None
 
 
 def multiplies_bfloat16(device: str) -> bool:
-    """Return whether a device has instructions for products of bfloat16; processors with AMX also have AVX512_BF16."""
+    """Return whether a device multiplies bfloat16 faster than float32; as processors with AMX or of AMD do."""
     if torch.device(device).type == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.device(device).type == "cpu" and library.has_bfloat16_dots()
@@ -68,8 +68,8 @@ def slow_notice(precision: str, device: torch.device) -> str:
     """Return why a precision is not faster on a device; empty if it is, or should not be."""
     if precision != BFLOAT16 or multiplies_bfloat16(str(device)):
         return ""
-    missing = " (AVX512_BF16)" if device.type == "cpu" else ""
-    return f"bf16 is not faster than float32 here: this {device.type} has no instructions for it{missing}"
+    missing = " (without AMX, or AMD's AVX512_BF16)" if device.type == "cpu" else ""
+    return f"bf16 is not faster than float32 here: this {device.type} cannot multiply it faster{missing}"
 
 
 @contextmanager

@@ -27,6 +27,8 @@ COMPUTED_IN = dict(zip(DTYPES, DTYPES, strict=True)) | {torch.bfloat16: torch.fl
 """By the dtype of the weights, the one that the library computes in."""
 _PARAMETERS = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
 _MISMATCH = 2
+AVX512_BF16, AMX = 1, 2
+"""Instructions that multiply bfloat16, each with those before."""
 
 
 def _open() -> ctypes.CDLL | None:
@@ -77,12 +79,12 @@ def using(chosen: str) -> Iterator[None]:
 
 
 def has_bfloat16_dots() -> bool:
-    """Return whether the instruction set in use has dot products of bfloat16: AVX-512 with AVX512_BF16."""
-    return bfloat16_instructions() > 0
+    """Return whether the instruction set in use has fast dot products of bfloat16: AVX512_BF16 or AMX."""
+    return bfloat16_instructions() >= AVX512_BF16
 
 
 def bfloat16_instructions() -> int:
-    """Return what multiplies bfloat16 with the instruction set in use: 2 AMX, 1 AVX512_BF16, 0 nothing special."""
+    """Return what multiplies bfloat16 with the instruction set in use: `AMX`, `AVX512_BF16`, or 0 (nothing special)."""
     return _library.rru_bfloat16() if _library is not None and instruction_set == "avx512" else 0
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rru.scan import thresholds
 from rru.scan.arguments import ScanArguments
+from rru.scan.native import library
 from rru.scan.native.library import double_bits
 from rru.scan.native.spec import BackwardPass, NativeCell, Shapes, TensorSpec, is_small
 from rru.scan.native.weight_gradients import by_input_and_state, over_steps
@@ -158,6 +159,8 @@ def is_wide(arguments: ScanArguments) -> bool:
     (steps, batch, m, n), g = arguments.sizes, options.expanded_size
     tokens, width = steps * batch, n + options.output_size
     if options.relu_layers > 1 or not options.normalize:
+        return False
+    if bfloat16 and library.bfloat16_instructions() == library.AMX:  # faster than skipping zeros in float32
         return False
     if width < thresholds.MIN_WIDE_WIDTH or tokens < thresholds.MIN_PACKED_TOKENS:
         return False
