@@ -48,16 +48,14 @@ struct MatrixGradient {
   }
 };
 
-// Store some tokens of a (tokens, size) matrix in pairs, in `lines` lines of which the last are zero, for this share of the
-// lines.
-template <int Width>
-void pair_tokens(const float* from, int size, const int* tokens, int count, bool relu, int lines, Share share,
-                 uint32_t* pairs) {
+// Store rows of `size` values in pairs, in `lines` lines for this share of them. `row_of` gives the rows by number; past the
+// last one it gives null, which stands for zeros.
+template <int Width, typename RowOf>
+void pair_rows(const RowOf& row_of, int size, bool relu, int lines, Share share, uint32_t* pairs) {
   constexpr int lanes = Simd<float>::lanes, part = Width < lanes ? Width : lanes;
   const Vector<float> zero{};
   const int end = share.last(lines);
   for (int i = share.first(lines); i < end; ++i) {
-    auto row_of = [&](int place) { return place < count ? from + static_cast<size_t>(tokens[place]) * size : nullptr; };
     const float *low = row_of(2 * i), *high = row_of(2 * i + 1);
     for (int c = 0; c < size; c += lanes) {
       const int present = std::min(lanes, size - c);
@@ -73,6 +71,14 @@ void pair_tokens(const float* from, int size, const int* tokens, int count, bool
       }
     }
   }
+}
+
+// The same for some tokens of a (tokens, size) matrix.
+template <int Width>
+void pair_tokens(const float* from, int size, const int* tokens, int count, bool relu, int lines, Share share,
+                 uint32_t* pairs) {
+  auto row_of = [&](int place) { return place < count ? from + static_cast<size_t>(tokens[place]) * size : nullptr; };
+  pair_rows<Width>(row_of, size, relu, lines, share, pairs);
 }
 
 // Compute sums[r][c], the dot products of a strip of `a` and a strip of `b`.

@@ -79,7 +79,15 @@ static KeptMemory& kept_memory() {
   return kept;
 }
 
+// Round up to three binary digits, so that calls with sequences of many lengths use the same memory.
+static size_t rounded_up(size_t bytes) {
+  size_t unit = 1;
+  while (unit < bytes >> 3) unit *= 2;
+  return (bytes + unit - 1) / unit * unit;
+}
+
 void* take_memory(size_t bytes) {
+  bytes = rounded_up(bytes);
   KeptMemory& kept = kept_memory();
   if (std::unique_lock<std::mutex> lock(kept.used, std::try_to_lock); lock.owns_lock())
     for (auto block = kept.blocks.begin(); block != kept.blocks.end(); ++block)
@@ -95,6 +103,7 @@ void* take_memory(size_t bytes) {
 }
 
 void give_back_memory(void* address, size_t bytes) noexcept {
+  bytes = rounded_up(bytes);
   auto free = [](void* memory) { operator delete(memory, std::align_val_t{kHugePage}); };
   KeptMemory& kept = kept_memory();
   std::unique_lock<std::mutex> lock(kept.used, std::try_to_lock);

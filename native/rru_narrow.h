@@ -3,6 +3,7 @@
 // gradients of all steps are never stored, which takes longer than their products: a narrow layer has few operations for
 // each byte.
 #pragma once
+#include "bfloat16_gradients.h"
 #include "gradients.h"
 #include "rru_backward.h"
 
@@ -24,20 +25,26 @@ class RecentRows {
   Buffer<T> data_;
 };
 
-// The sum over tokens of grads[token][r] * values[token][c], of which each call of `add` adds some.
+// The sum over tokens of grads[token][r] * values[token][c], of which each call of `add` adds some; with `dots`, in bfloat16
+// by AVX512_BF16.
 template <typename T>
 class GradientSum {
  public:
   static constexpr int group = 6;
 
-  GradientSum(int rows, int columns)
+  GradientSum(int rows, int columns, bool dots)
       : rows_(rows),
         columns_(columns),
+        dots_(dots),
         padded_(round_up(columns, Simd<T>::lanes)),
         sums_(static_cast<size_t>(round_up(rows, group)) * padded_, T(0)) {}
 
   // Rows of `grads` must be a multiple of `group` wide, those of `values` whole registers.
-  void add(const RecentRows<T>& grads, const RecentRows<T>& values, int tokens) const {
+  void add(const RecentRows<T>& grads, const RecentRows<T>& values, int tokens) {
+#if defined(RRU_DOTS)
+    if constexpr (std::is_same_v<T, float>)
+      if (dots_) return add_rounded(grads, values, tokens);
+#endif
     constexpr int lanes = Simd<T>::lanes;
     int c = 0;
     auto add_columns = [&](auto vectors) {
@@ -57,8 +64,33 @@ class GradientSum {
   }
 
  private:
-  const int rows_, columns_, padded_;
+#if defined(RRU_DOTS)
+  void add_rounded(const RecentRows<float>& grads, const RecentRows<float>& values, int tokens) {
+    constexpr int height = GradientDots::height, width = GradientDots::width;
+    const int lines = GradientDots::lines(tokens);
+    auto in_strips = [&](auto strip, const RecentRows<float>& rows, int size, std::vector<uint32_t>& pairs) {
+      pairs.resize(std::max(pairs.size(), static_cast<size_t>(round_up(size, strip())) * lines));
+      pair_rows<strip()>([&](int token) { return token < tokens ? rows[token] : nullptr; }, size, false, lines, {0, 1},
+                         pairs.data());
+    };
+    in_strips(std::integral_constant<int, height>(), grads, rows_, grad_pairs_);
+    in_strips(std::integral_constant<int, width>(), values, columns_, value_pairs_);
+    alignas(kCacheLine) float sums[height * width];
+    for (int c = 0; c < columns_; c += width)
+      for (int r = 0; r < rows_; r += height) {
+        gradient_tile<height, width>(&grad_pairs_[static_cast<size_t>(r) * lines], &value_pairs_[static_cast<size_t>(c) * lines],
+                                     lines, sums);
+        for (int i = 0; i < std::min(height, rows_ - r); ++i)
+          put_sums(sums + i * width, std::min(width, columns_ - c), false, row_of(sums_.get(), r + i, padded_) + c);
+      }
+  }
+#endif
+
+  const int rows_, columns_;
+  const bool dots_;
+  const int padded_;
   Buffer<T> sums_;
+  std::vector<uint32_t> grad_pairs_, value_pairs_;  // with `dots`: the rows of a call, in pairs of tokens
 };
 
 template <typename T>
@@ -71,7 +103,10 @@ struct RruNarrowBackward : RruOuterBackward<T> {
     GradientSum<T> outer, inner;        // (n + p, g): of W^c without Z, and W^o; (g, m + n): of W^x and W^h
     std::vector<T> outer_bias, inner_bias;  // (n + p,), (g,)
     explicit Sums(const RruNarrowBackward& cell)
-        : outer(cell.n + cell.p, cell.g), inner(cell.g, cell.m + cell.n), outer_bias(cell.n + cell.p), inner_bias(cell.g) {}
+        : outer(cell.n + cell.p, cell.g, cell.dots),
+          inner(cell.g, cell.m + cell.n, cell.dots),
+          outer_bias(cell.n + cell.p),
+          inner_bias(cell.g) {}
   };
 
   const bool wants_x;
@@ -94,8 +129,8 @@ struct RruNarrowBackward : RruOuterBackward<T> {
         to_d(n + p, g),
         to_hx(g, wants_x ? n + m : n) {
     if (wants_x) grad_x = in.tensor<T>("grad_x", {steps, batch, m});
-    if (this->relu_layers > 1 || this->activate || this->bfloat16)
-      throw Mismatch("the narrow form needs one ReLU layer, no ReLU of the outputs, and no bfloat16");
+    if (this->relu_layers > 1 || this->activate || this->bfloat16 != this->dots)
+      throw Mismatch("the narrow form needs one ReLU layer, no ReLU of the outputs, and for bfloat16 AVX512_BF16");
     if (weight_bytes() > static_cast<size_t>(this->max_cached_weights))  // else threads would share sequences
       throw Mismatch("the narrow form needs weights that stay in the cache");
     std::vector<T> through_z(this->weight_c, this->weight_c + static_cast<size_t>(n) * g);
@@ -104,6 +139,7 @@ struct RruNarrowBackward : RruOuterBackward<T> {
     to_d.put(this->weight_o, p, g, n, 0);
     to_hx.put(this->weight_h, g, n, 0, 0);
     if (wants_x) to_hx.put(this->weight_x, g, m, 0, n);
+    this->finish_packing(to_d), this->finish_packing(to_hx);
     for (int thread = 0; thread < in.threads; ++thread) sums.emplace_back(*this);
   }
 

@@ -6,6 +6,7 @@
 #include "gradients.h"
 #include "gru.h"
 #include "mogrifier.h"
+#include "padding.h"
 #include "quantized.h"
 #include "rru_narrow.h"
 #include "rru_wide.h"
@@ -86,6 +87,7 @@ RRU_EXPORT_BOTH(gru_forward, GruForward)
 RRU_EXPORT_BOTH(gru_backward, GruBackward)
 RRU_EXPORT_BOTH(gru_gradients, GruGradientsOfWeights)
 RRU_EXPORT_BOTH(dense_gradient, DenseGradient)
+RRU_EXPORT_BOTH(zero_padding, ZeroPadding)
 RRU_EXPORT_BOTH(mogrifier_forward, MogrifierForward)
 RRU_EXPORT_BOTH(mogrifier_backward, MogrifierBackward)
 #if defined(RRU_DOTS)

@@ -42,33 +42,38 @@ class RoundedLinear(torch.autograd.Function):
     """F.linear in float64 of factors rounded to bfloat16, forward and back."""
 
     @staticmethod
-    def forward(ctx, x, weight, whole_input, round_gradient, factor):
+    def forward(ctx, x, weight, whole_input, round_gradient, factor, before):
         ctx.save_for_backward(x, weight, factor)
-        ctx.options = whole_input, round_gradient
+        ctx.options = whole_input, round_gradient, before
         return rounded(x) @ rounded(weight).T
 
     @staticmethod
     def backward(ctx, grad):
         x, weight, factor = ctx.saved_tensors
-        whole_input, round_gradient = ctx.options
+        whole_input, round_gradient, before = ctx.options
         grad_x = grad @ weight if whole_input else rounded(grad) @ rounded(weight)
+        if before and factor is not None:
+            grad_x = rounded(grad / factor) @ rounded(weight * factor.unsqueeze(1))
         left, right = grad.flatten(0, -2), x.flatten(0, -2)  # (tokens, out), (tokens, in)
         if not round_gradient:
-            return grad_x, left.T @ right, None, None, None
+            return grad_x, left.T @ right, None, None, None, None
         without = left if factor is None else left / factor  # W^c is multiplied by Z after the product over steps
         grad_weight = rounded(without).T @ rounded(right)
-        return grad_x, grad_weight if factor is None else grad_weight * factor.unsqueeze(1), None, None, None
+        return grad_x, grad_weight if factor is None else grad_weight * factor.unsqueeze(1), None, None, None, None
 
 
 @contextmanager
-def rounding_as_native(monkeypatch, cell, dots):
-    """F.linear rounds its factors where the native scans round theirs. With `dots`, so do gradients of matrices."""
+def rounding_as_native(monkeypatch, cell, dots, narrow=False):
+    """F.linear rounds its factors where the native scans round theirs. With `dots`, so do gradients of matrices.
+
+    In the narrow form of the RRU, W^c is multiplied by Z before it is rounded, for the gradient of d.
+    """
 
     def linear(x, weight, bias=None):
         # The gradient of x is one product in float32, after the loop; not so in the RRU and the Mogrifier.
         whole_input = weight is cell.weight_x and cell.name not in ("rru", "mogrifier")
         factor = cell.Z.detach() if weight is getattr(cell, "weight_c", None) else None
-        product = RoundedLinear.apply(x, weight, whole_input, dots, factor)
+        product = RoundedLinear.apply(x, weight, whole_input, dots, factor, narrow)
         return product if bias is None else product + bias
 
     with monkeypatch.context() as patch:
@@ -123,15 +128,19 @@ def test_all_results_are_those_of_rounded_factors_and_exact_sums(variant, kind, 
 @every_cell
 @every_kind
 @pytest.mark.parametrize("batch", [17, 40])  # a tile and a row, three tiles
-def test_layers_of_several_tiles_round_as_small_ones_do(variant, kind, batch, monkeypatch):
+@pytest.mark.parametrize("lengths", [False, True], ids=["whole", "ragged"])
+def test_layers_of_several_tiles_round_as_small_ones_do(variant, kind, batch, lengths, monkeypatch, loops):
     monkeypatch.setattr(native, "product_dtype", lambda dtype: torch.bfloat16)
     monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", 0)
     torch.manual_seed(0)
-    case = Case(variant, m=21, n=70, steps=2, batch=batch, dtype=torch.float32, spread=0.1)
+    ragged = torch.arange(batch) % 2 + 1 if lengths else None
+    case = Case(variant, m=21, n=70, steps=2, batch=batch, lengths=ragged, dtype=torch.float32, spread=0.1)
     wide = in_float64(case)
     with using_kind(kind):
         computed = run(case, native.scan)
-        with rounding_as_native(monkeypatch, wide.cell, library.has_bfloat16_dots()):
+        narrow = "rru_narrow_backward" in loops
+        assert narrow == (case.cell.name == "rru" and library.bfloat16_instructions() == library.AVX512_BF16)
+        with rounding_as_native(monkeypatch, wide.cell, library.has_bfloat16_dots(), narrow):
             wanted = run(wide, reference.scan)
     difference = errors(computed, wanted)
     difference.pop("Z", None)

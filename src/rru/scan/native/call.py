@@ -1,6 +1,7 @@
 """Calls of the native scans on plain tensors, forward and backward, without autograd."""
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -92,19 +93,28 @@ def shapes_of(shapes: Shapes) -> list[tuple[int, ...]]:
 
 
 def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None, kept: bool = False) -> list[Tensor]:
-    """Return a tensor for each shape. With lengths they are zeroed, because the loops skip steps past the end.
+    """Return a tensor for each shape. With lengths, rows past the end are zeroed, because the loops skip them.
 
-    With `kept`, rows of all steps that no caller sees are in memory that is kept for later scans.
+    With `kept`, large tensors with a row for each step that no caller sees are in memory that is kept for later scans.
     """
 
     def allocate(spec: TensorSpec) -> Tensor:
-        if spec.whole and lengths is not None:
-            return like.new_zeros(spec.shape, dtype=spec.dtype)
-        if kept and not spec.returned and len(spec.shape) > 2:
-            return scratch.empty(spec.shape, spec.dtype or like.dtype)
-        return like.new_empty(spec.shape, dtype=spec.dtype)
+        dtype, ends = spec.dtype or like.dtype, lengths if spec.whole else None
+        if not kept or len(spec.shape) < 3 or not scratch.is_large(spec.shape, dtype):
+            return (like.new_empty if ends is None else like.new_zeros)(spec.shape, dtype=dtype)
+        tensor = like.new_empty(spec.shape, dtype=dtype) if spec.returned else scratch.empty(spec.shape, dtype)
+        if ends is not None:
+            zero_padding(tensor, ends)
+        return tensor
 
     return [allocate(shape if isinstance(shape, TensorSpec) else TensorSpec(shape)) for shape in shapes]
+
+
+def zero_padding(rows: Tensor, lengths: Tensor) -> None:
+    """Set the rows past the ends of sequences to zero, in a tensor (.., T, B, size)."""
+    *parts, steps, batch, size = rows.shape
+    numbers = ("parts", math.prod(parts)), ("steps", steps), ("batch", batch), ("size", size)
+    cached_function("zero_padding", rows.dtype, numbers, library.instruction_set)(memory_of([lengths, rows]))
 
 
 def allocate_results(arguments: ScanArguments, save: bool) -> list[Tensor]:

@@ -174,10 +174,12 @@ def is_narrow(arguments: ScanArguments) -> bool:
     """Return whether to run the narrow form of an RRU (native/rru_narrow.h).
 
     Its weights must stay in the cache, and weight gradients around d be faster if they do not skip zeros. A small scan
-    is left to `small_gradients`.
+    is left to `small_gradients`. In bfloat16 the loop adds up gradients by AVX512_BF16; AMX is faster after the loop.
     """
     options, (steps, batch, m, n) = arguments.spec.options, arguments.sizes
-    if options.relu_layers > 1 or options.activate_outputs or arguments.spec.bfloat16:
+    if options.relu_layers > 1 or options.activate_outputs:
+        return False
+    if arguments.spec.bfloat16 and library.bfloat16_instructions() != library.AVX512_BF16:
         return False
     width, tokens = n + options.output_size, steps * batch
     weights = options.expanded_size * (m + n + width)

@@ -25,11 +25,16 @@ if hasattr(os, "register_at_fork"):  # else a fork while another thread has the 
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
+def is_large(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Return whether keeping the memory of a tensor is worthwhile."""
+    return _size(shape, dtype) >= thresholds.MIN_KEPT_TENSOR
+
+
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Return an uninitialised tensor. If it is large, in kept memory."""
-    size = math.prod(shape) * dtype.itemsize
-    if size < thresholds.MIN_KEPT_TENSOR:
+    if not is_large(shape, dtype):
         return torch.empty(shape, dtype=dtype, device="cpu")
+    size = _size(shape, dtype)
     lease = _lease_of(size).from_address((memory := _take(size)).data_ptr())
     lease.memory = memory
     return torch.frombuffer(lease, dtype=dtype).view(shape)
@@ -41,12 +46,19 @@ def clear() -> None:
         _free.clear()
 
 
+def _size(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    return math.prod(shape) * dtype.itemsize
+
+
 def _take(size: int) -> Tensor:
+    """Return memory of at least `size` bytes, rounded up to three binary digits: sequences have many lengths."""
+    unit = 1 << max(size.bit_length() - 3, 0)
+    capacity = -(-size // unit) * unit
     with _lock:
         for address, memory in reversed(list(_free.items())):
-            if memory.nbytes == size and _free.pop(address, None) is not None:
+            if memory.nbytes == capacity and _free.pop(address, None) is not None:
                 return memory
-    return torch.empty(size, dtype=torch.uint8, device="cpu")
+    return torch.empty(capacity, dtype=torch.uint8, device="cpu")
 
 
 def _give_back(memory: Tensor) -> None:
