@@ -62,10 +62,11 @@ def _auto(statistics: Statistics, scale: float) -> Tables:
 
 def _auto_words(statistics: Statistics, scale: float) -> Tables:
     tokens = statistics["tokens"][0]
-    context, batch_size = _windows(tokens, sizes.MAX_BATCH)
+    context, batch_size = _windows(tokens, 16)
     dropout = sizes.by_size(tokens, (300_000, 0.5), (3_000_000, 0.4), (0, 0.1))
     model = _model(statistics, _layers(tokens, scale, WORD_EMBEDDING), WORD_EMBEDDING, dropout)
-    return sizes.tables(tokens, {"context": context, "batch_size": batch_size, "stateful": False}, model)
+    task = {"context": context, "batch_size": batch_size, "stateful": True, "evaluation_context": 128}
+    return sizes.decaying(sizes.between(10_000_000 // max(tokens, 1), 5, 60), task, model)
 
 
 def _windows(tokens: int, max_batch: int) -> tuple[int, int]:
@@ -129,6 +130,7 @@ WORDS = _language(
     task=WordTask,
     inputs=INPUTS.format("words", "word"),
     auto=_auto_words,
+    cells=sizes.BALANCED_CELLS,
     vocabularies=("words", "words and punctuation"),
     reading="by words",
 )

@@ -53,7 +53,8 @@ def _auto(statistics: Statistics, scale: float) -> Tables:
     }
     layers = sizes.scaled(sizes.between(words // 20, 20_000, 300_000), scale, embedding)
     budget = sizes.rounded(layers, statistics["vocabulary"] * embedding)
-    return sizes.tables(words, task, {"budget": budget, "dropout": 0.5, "embedding_size": embedding})
+    model = {"budget": budget, "dropout": 0.5, "embedding_size": embedding}
+    return sizes.decaying(sizes.between(20_000_000 // max(words, 1), 4, 60), task, model)
 
 
 def _smoke(statistics: Statistics) -> Tables:
@@ -151,6 +152,7 @@ TEXTS = _texts(
     steps=partial(_steps, "texts"),
     inputs=INPUTS.format("the classes in data.json"),
     auto=_auto,
+    cells=sizes.BALANCED_CELLS,
     smoke=_smoke,
 )
 REVIEWS = _texts(
