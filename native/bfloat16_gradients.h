@@ -127,6 +127,7 @@ struct GradientDots {
   }
 };
 
+#if defined(RRU_TILES)
 // The same by AMX.
 struct GradientTiles {
   using InUse = TilesInUse;
@@ -157,6 +158,9 @@ struct GradientTiles {
                     {at(call.pairs_b, column), line, kTile * line, kCacheLine}, depth, sums, nothing);
   }
 };
+#else
+using GradientTiles = GradientDots;  // never called
+#endif
 
 // Add the products of one block of tokens to the result, or begin with them, for this share of the rows.
 template <typename Kernel>

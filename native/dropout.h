@@ -49,7 +49,8 @@ struct Dropout {
   uint64_t seed;
   double rate;  // zero: no dropout
 
-  static constexpr int lanes = RRU_VECTOR_BYTES / 8, vectors = 4, words = 4 * lanes * vectors;
+  static constexpr int together = 4;  // features whose words come from one counter
+  static constexpr int lanes = RRU_VECTOR_BYTES / 8, vectors = 4, words = together * lanes * vectors;
 
   bool active() const { return rate > 0; }
 
@@ -83,7 +84,7 @@ struct Dropout {
   void mask(int step, int row, int features, T* factors) const {
     mask(step, row, 0, features, factors);
   }
-  // Set factors[f] to those of feature first + f. `first` must be a multiple of 4.
+  // Set factors[f] to those of feature first + f. `first` must be a multiple of `together`.
   template <typename T>
   void mask(int step, int row, int first, int features, T* factors) const {
     const double share = std::nearbyint(rate * 4294967296.0);
@@ -93,7 +94,7 @@ struct Dropout {
     alignas(64) uint32_t bits[words];
     T block[words];
     for (int f = 0; f < features; f += words) {
-      random((first + f) / 4, row, step, bits);
+      random((first + f) / together, row, step, bits);
       T* target = features - f < words ? block : factors + f;
       for (int i = 0; i < words; ++i) target[i] = bits[i] >= threshold ? kept : T(0);
       if (target == block) std::copy_n(block, features - f, factors + f);

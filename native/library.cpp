@@ -146,10 +146,10 @@ static Bfloat16& bfloat16() {
   return instructions;
 }
 static int bfloat16_used() { return bfloat16().used(); }
-static void use_bfloat16(int most) { bfloat16().most = most; }
+static int use_bfloat16(int most) { return bfloat16().most.exchange(most); }
 #else
 static int bfloat16_used() { return 0; }
-static void use_bfloat16(int) {}
+static int use_bfloat16(int most) { return most; }
 #endif
 
 bool has_bfloat16_dots() { return bfloat16_used() > 0; }
@@ -170,8 +170,8 @@ RRU_EXPORT const char* rru_instruction_sets() {
 
 // Return what code for AVX-512 uses to multiply bfloat16: 0 nothing special, 1 AVX512_BF16, 2 AMX too.
 RRU_EXPORT int rru_bfloat16() { return rru::bfloat16_used(); }
-// Use at most these instructions, if the processor has them, even where they are slow. For tests.
-RRU_EXPORT void rru_use_bfloat16(int most) { rru::use_bfloat16(most); }
+// Use at most these instructions, if the processor has them, even where they are slow; return the limit before. For tests.
+RRU_EXPORT int rru_use_bfloat16(int most) { return rru::use_bfloat16(most); }
 
 // Return the error message of the last call on this thread that returned 2.
 RRU_EXPORT const char* rru_error() { return rru::last_error; }

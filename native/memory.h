@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <optional>
 
 #include "kept_memory.h"
 
@@ -42,5 +43,19 @@ class Buffer {
 
   size_t size_;
   T* data_ = nullptr;
+};
+
+// The same for calls that need different sizes. What it held is lost when it grows.
+template <typename T>
+class GrowingBuffer {
+ public:
+  T* at_least(size_t size) {
+    if (!buffer_ || buffer_->size() < size) buffer_.emplace(size);
+    return get();
+  }
+  T* get() const { return buffer_ ? buffer_->get() : nullptr; }
+
+ private:
+  std::optional<Buffer<T>> buffer_;
 };
 }  // namespace rru::RRU_ISA

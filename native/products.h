@@ -117,7 +117,7 @@ class Ahead {
   const char *at_ = nullptr, *end_ = nullptr;
   int each_ = 0;
 };
-constexpr size_t kMinAheadBytes = 1 << 20;  // smaller matrices stay in the L3 cache, which the processor can read ahead
+constexpr size_t kMinAheadBytes = 1 << 20;  // smaller ones are near enough, and the processor can read them ahead
 
 // Compute out[r][columns] = start[r][columns] + a[r][0..depth) * matrix for `Rows` rows and the columns of `Panels`
 // adjacent panels. Keep all sums in registers. `start` may be `out`.

@@ -214,10 +214,10 @@ struct RruForward : Rru<T> {
   mutable std::atomic<int64_t> nonzero{0};  // nonzeros of d, over all steps
 
   explicit RruForward(Arguments& in) : Rru<T>(in, backward), last(in.tensor<T>("last_h", {this->batch, n})) {
-    constexpr int lanes = Simd<T>::lanes;
-    const int vectors = (g + lanes - 1) / lanes, count = parts_among(in.threads);
+    constexpr int together = std::max(Simd<T>::lanes, Dropout::together);
+    const int groups = round_up(g, together) / together, count = parts_among(in.threads);
     for (Share share{0, count}; share.index < count; ++share.index) {
-      const int first = share.first(vectors) * lanes, end = std::min(share.last(vectors) * lanes, g);
+      const int first = share.first(groups) * together, end = std::min(share.last(groups) * together, g);
       parts.emplace_back(*this, first, end - first);
     }
     for (int k = 0; k < this->middle_layers(); ++k) middle.emplace_back(g, g, this->packs());
@@ -355,7 +355,7 @@ struct RruForward : Rru<T> {
     nonzeros.count(row.index, part.size, d, part.most);
   }
 
-  // Add up what all units add to c and o, in the first part's memory.
+  // Add up what all units add to c and o.
   T* sum_of_parts(const Row& row, Scratch& scratch) const {
     if (!divides_units()) return scratch.own[0].both[row.index];
     T* sum = scratch.sum[row.index];

@@ -68,18 +68,17 @@ class GradientSum {
   void add_rounded(const RecentRows<float>& grads, const RecentRows<float>& values, int tokens) {
     constexpr int height = GradientDots::height, width = GradientDots::width;
     const int lines = GradientDots::lines(tokens);
-    auto in_strips = [&](auto strip, const RecentRows<float>& rows, int size, std::vector<uint32_t>& pairs) {
-      pairs.resize(std::max(pairs.size(), static_cast<size_t>(round_up(size, strip())) * lines));
-      pair_rows<strip()>([&](int token) { return token < tokens ? rows[token] : nullptr; }, size, false, lines, {0, 1},
-                         pairs.data());
+    auto in_strips = [&](auto strip, const RecentRows<float>& rows, int size, GrowingBuffer<uint32_t>& buffer) {
+      uint32_t* pairs = buffer.at_least(static_cast<size_t>(round_up(size, strip())) * lines);
+      pair_rows<strip()>([&](int token) { return token < tokens ? rows[token] : nullptr; }, size, false, lines, {0, 1}, pairs);
+      return pairs;
     };
-    in_strips(std::integral_constant<int, height>(), grads, rows_, grad_pairs_);
-    in_strips(std::integral_constant<int, width>(), values, columns_, value_pairs_);
+    const uint32_t* left = in_strips(std::integral_constant<int, height>(), grads, rows_, grad_pairs_);
+    const uint32_t* right = in_strips(std::integral_constant<int, width>(), values, columns_, value_pairs_);
     alignas(kCacheLine) float sums[height * width];
     for (int c = 0; c < columns_; c += width)
       for (int r = 0; r < rows_; r += height) {
-        gradient_tile<height, width>(&grad_pairs_[static_cast<size_t>(r) * lines], &value_pairs_[static_cast<size_t>(c) * lines],
-                                     lines, sums);
+        gradient_tile<height, width>(left + static_cast<size_t>(r) * lines, right + static_cast<size_t>(c) * lines, lines, sums);
         for (int i = 0; i < std::min(height, rows_ - r); ++i)
           put_sums(sums + i * width, std::min(width, columns_ - c), false, row_of(sums_.get(), r + i, padded_) + c);
       }
@@ -90,7 +89,7 @@ class GradientSum {
   const bool dots_;
   const int padded_;
   Buffer<T> sums_;
-  std::vector<uint32_t> grad_pairs_, value_pairs_;  // with `dots`: the rows of a call, in pairs of tokens
+  GrowingBuffer<uint32_t> grad_pairs_, value_pairs_;  // with `dots`: the rows of a call, in pairs of tokens
 };
 
 template <typename T>

@@ -199,7 +199,7 @@ class Worker {
   void own_rows(const Work& work) const {
     for (int i = share_.index; i < count_; i += share_.size) work(row(i));
   }
-  // The same, but if the threads divide the units of the cell, each calls work(row) for all these sequences.
+  // Like `rows`, but if the threads divide the units of the cell, each calls work(row) for all these sequences.
   template <typename Work>
   void unit_rows(const Work& work) {
     if (columns_.size == share_.size) return rows(work);
@@ -252,7 +252,7 @@ class Worker {
 
   // Return the row's dropout mask for this step; all ones without dropout. The next call overwrites it.
   const T* mask(const Row& row) { return mask(row, 0, static_cast<int>(mask_.size())); }
-  // The same for `size` features from `first` on, a multiple of 4.
+  // The same for `size` features from `first` on, a multiple of Dropout::together.
   const T* mask(const Row& row, int first, int size) {
     if (scan_.dropout.active()) scan_.dropout.mask(row.time, row.sequence, first, size, mask_.data());
     return mask_.data();

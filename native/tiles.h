@@ -6,6 +6,8 @@
 #include "products.h"
 #if defined(__AVX512F__)
 #include <immintrin.h>
+#endif
+#if defined(__AVX512F__) && (__has_include(<amxtileintrin.h>) || __has_include(<amxintrin.h>))  // not before GCC 11
 #define RRU_TILES __attribute__((target("amx-tile,amx-bf16,avx512bf16")))  // called only if the processor has these
 #endif
 
@@ -98,10 +100,9 @@ class TiledRows {
  public:
   RRU_TILES void round(const float* const* rows, int count, int size) {
     depth_ = round_up(size, kTileDepth) / kTileDepth;
-    const size_t needed = round_up(count, 2 * kTile) / kTile * depth_ * kTileBytes;
-    if (bytes_.size() < needed) bytes_.resize(needed);
+    char* const bytes = bytes_.at_least(round_up(count, 2 * kTile) / kTile * depth_ * kTileBytes);
     for (int r = 0; r < count; ++r) {
-      char* target = bytes_.data() + r / kTile * depth_ * kTileBytes + r % kTile * kCacheLine;
+      char* target = bytes + r / kTile * depth_ * kTileBytes + r % kTile * kCacheLine;
       for (int k = 0; k < size; k += kTileDepth, target += kTileBytes) {
         const int first = std::min(size - k, kTile), second = std::min(size - k, kTileDepth) - first;
         const Vector<float> low = load_some(rows[r] + k, first), high = load_some(rows[r] + k + kTile, second);
@@ -113,11 +114,11 @@ class TiledRows {
   int depth() const { return depth_; }
   // The tiles of 32 rows from `first` on, a multiple of 16.
   TileSource from(int first) const {
-    return {bytes_.data() + first / kTile * depth_ * kTileBytes, kCacheLine, kTileBytes, depth_ * kTileBytes};
+    return {bytes_.get() + first / kTile * depth_ * kTileBytes, kCacheLine, kTileBytes, depth_ * kTileBytes};
   }
 
  private:
-  std::vector<char> bytes_;
+  GrowingBuffer<char> bytes_;
   size_t depth_ = 0;
 };
 

@@ -104,7 +104,7 @@ def test_numbers_do_not_depend_on_the_number_of_threads(variant, lengths, dropou
     assert_threads_do_not_matter(Case(variant, lengths=lengths, dropout=dropout), (1, 2, 9))  # 9: more than sequences
 
 
-@pytest.mark.usefixtures("_nothing_is_small")
+@pytest.mark.usefixtures("_nothing_is_small", "each_instruction_set")
 @every_variant
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_numbers_do_not_depend_on_how_many_threads_share_the_weights(variant, dropout):  # of a wide layer, a few rows

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -66,12 +67,23 @@ def test_rows_past_the_end_are_zeroed_and_no_others(lengths):
 
 
 @pytest.mark.skipif(not library.BUILT, reason="this build has no native library")
-@pytest.mark.parametrize("backend", [rru.RRU, rru.LSTM, rru.GRU, rru.MogrifierLSTM])
-def test_sequences_of_many_lengths_give_the_same_in_kept_memory(monkeypatch, backend):
-    layer, x = backend(5, 40, backend="native"), torch.randn(6, 9, 5)
-    lengths = torch.arange(9) % 6 + 1
+@pytest.mark.parametrize(
+    "layer",
+    [
+        partial(rru.RRU, 5, 40),  # narrow
+        partial(rru.RRU, 5, 40, relu_layers=2),
+        partial(rru.RRU, 5, 130, expansion=8.0, dropout=0.75),  # wide
+        *(partial(layer, 5, 40) for layer in (rru.LSTM, rru.GRU, rru.MogrifierLSTM)),
+    ],
+)
+@pytest.mark.parametrize("threshold", [0, thresholds.MIN_PARALLEL_WORK])
+def test_sequences_of_many_lengths_give_the_same_in_kept_memory(monkeypatch, layer, threshold):
+    monkeypatch.setattr(thresholds, "MIN_PARALLEL_WORK", threshold)
+    layer, x = layer(backend="native"), torch.randn(20, 19, 5)
+    lengths = torch.arange(19) % 20 + 1
 
     def results():
+        torch.manual_seed(1)
         output, _ = layer(x, lengths=lengths)
         return [output, *torch.autograd.grad(output.square().sum(), [*layer.parameters()])]
 

@@ -58,7 +58,7 @@ def chosen(precision: str, weights: int, device: str, folder: Path | None = None
 
 
 def multiplies_bfloat16(device: str) -> bool:
-    """Return whether a device multiplies bfloat16 faster than float32; as processors with AMX or of AMD do."""
+    """Return whether a device multiplies bfloat16 faster than float32: some GPUs, Intel's with AMX, AMD's with dots."""
     if torch.device(device).type == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.device(device).type == "cpu" and library.has_bfloat16_dots()

@@ -100,7 +100,7 @@ def _allocate(like: Tensor, shapes: Shapes, lengths: Tensor | None, kept: bool =
 
     def allocate(spec: TensorSpec) -> Tensor:
         dtype, ends = spec.dtype or like.dtype, lengths if spec.whole else None
-        if not kept or len(spec.shape) < 3 or not scratch.is_large(spec.shape, dtype):
+        if not kept or len(spec.shape) < 3 or dtype not in library.DTYPES or not scratch.is_large(spec.shape, dtype):
             return (like.new_empty if ends is None else like.new_zeros)(spec.shape, dtype=dtype)
         tensor = like.new_empty(spec.shape, dtype=dtype) if spec.returned else scratch.empty(spec.shape, dtype)
         if ends is not None:

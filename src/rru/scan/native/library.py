@@ -88,10 +88,13 @@ def bfloat16_instructions() -> int:
     return _library.rru_bfloat16() if _library is not None and instruction_set == "avx512" else 0
 
 
-def use_bfloat16(most: int) -> None:
-    """Use at most these instructions for bfloat16, so that tests can see what other processors compute."""
-    if _library is not None:
-        _library.rru_use_bfloat16(most)
+def use_bfloat16(most: int) -> int:
+    """Use at most these instructions for bfloat16, so that tests can see what other processors compute.
+
+    **Returns:** the limit before, to restore it.
+    """
+    before: int = 0 if _library is None else _library.rru_use_bfloat16(most)
+    return before
 
 
 def double_bits(value: float) -> int:
