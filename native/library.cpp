@@ -47,7 +47,42 @@ static SharedPool& find_pool() {
   return current.compare_exchange_strong(found, made.get()) ? *made.release() : *found;
 }
 
+// OpenMP by GCC's calls, if PyTorch's operations run on its threads. They spin for milliseconds after each operation, and
+// threads of a pool would have to share their cores meanwhile.
+struct OpenMp {
+  void (*parallel)(void (*region)(void*), void* data, unsigned threads, unsigned flags);
+  int (*thread_number)();
+  int (*team_size)();
+  int owner;  // the process: a fork has none of its parent's threads
+};
+static OpenMp openmp{};
+
+// `Pool::run` on OpenMP's threads. Return whether the tasks have run: not without OpenMP, or if it gives fewer threads, as
+// in a region of the caller.
+static bool run_by_openmp(int threads, Pool::Task task, void* context) {
+  if (!openmp.parallel || openmp.owner != process()) return false;
+  thread_local int started = 1;
+  if (threads > started) Pool().run(threads, [](void*, int) {}, nullptr);  // throws, but OpenMP would end the process
+  started = std::max(started, threads);
+  struct Call {
+    const int threads;
+    const Pool::Task task;
+    void* const context;
+    bool complete;  // written by the calling thread
+  } call{threads, task, context, false};
+  auto region = [](void* data) {
+    Call& call = *static_cast<Call*>(data);
+    const int number = openmp.thread_number();
+    const bool complete = openmp.team_size() == call.threads;
+    if (number == 0) call.complete = complete;
+    if (complete) call.task(call.context, number);
+  };
+  openmp.parallel(region, &call, static_cast<unsigned>(threads), 0);
+  return call.complete;
+}
+
 void on_threads(int threads, Pool::Task task, void* context) {
+  if (run_by_openmp(threads, task, context)) return;
   SharedPool& shared = find_pool();
   std::unique_lock<std::mutex> lock(shared.used, std::try_to_lock);
   if (lock.owns_lock()) return shared.pool.run(threads, task, context);
@@ -172,6 +207,12 @@ RRU_EXPORT const char* rru_instruction_sets() {
 RRU_EXPORT int rru_bfloat16() { return rru::bfloat16_used(); }
 // Use at most these instructions, if the processor has them, even where they are slow; return the limit before. For tests.
 RRU_EXPORT int rru_use_bfloat16(int most) { return rru::use_bfloat16(most); }
+
+// Run on the threads of OpenMP from now on, whose functions GOMP_parallel, omp_get_thread_num and omp_get_num_threads these
+// are, or, without them, on threads of a pool. No scan may run meanwhile.
+RRU_EXPORT void rru_use_openmp(decltype(rru::OpenMp::parallel) parallel, int (*thread_number)(), int (*team_size)()) {
+  rru::openmp = {parallel, thread_number, team_size, rru::process()};
+}
 
 // Return the error message of the last call on this thread that returned 2.
 RRU_EXPORT const char* rru_error() { return rru::last_error; }

@@ -51,7 +51,18 @@ def _choose_instruction_set(available: Sequence[str]) -> str:
     return wanted
 
 
+def _functions_of_openmp() -> list[ctypes.c_void_p]:
+    """Return GCC's functions of OpenMP if PyTorch's operations use them, as on Linux."""
+    torch_library = ctypes.CDLL(torch._C.__file__)
+    try:
+        functions = [torch_library[name] for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
+    except AttributeError:
+        return [ctypes.c_void_p()] * 3
+    return [ctypes.cast(function, ctypes.c_void_p) for function in functions]
+
+
 _library = _open()
+_openmp = _functions_of_openmp()
 BUILT = _library is not None
 """Whether this build has the native library."""
 INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else tuple(_library.rru_instruction_sets().decode().split())
@@ -95,6 +106,15 @@ def use_bfloat16(most: int) -> int:
     """
     before: int = 0 if _library is None else _library.rru_use_bfloat16(most)
     return before
+
+
+def use_openmp(used: bool) -> None:
+    """Run on the threads of PyTorch's operations, if they use OpenMP as GCC does, or on threads of our own.
+
+    PyTorch's spin for milliseconds after each operation, while threads of our own would have to share their cores.
+    """
+    if _library is not None:
+        _library.rru_use_openmp(*(_openmp if used else [ctypes.c_void_p()] * 3))
 
 
 def double_bits(value: float) -> int:
@@ -200,3 +220,6 @@ def memory_of(tensors: Sequence[Tensor]) -> "array[int]":
             if not tensor.data_ptr() and tensor.numel():
                 raise ValueError(f"native scans need tensors with storage, got a {type(tensor).__name__} without")
     return memory
+
+
+use_openmp(True)
