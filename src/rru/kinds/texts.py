@@ -48,13 +48,13 @@ def _card(trained: TrainedOn, model: Recurrent) -> Card:
 def _auto(statistics: Statistics, scale: float) -> Tables:
     words, count, embedding = statistics["words"][0], statistics["texts"][0], 32
     task = {
-        "context": sizes.power_of_two(words / max(count, 1) * 2, 16, 512),
+        "context": sizes.power_of_two(words / max(count, 1) * 3, 16, 512),
         "batch_size": sizes.power_of_two(count / sizes.BATCHES, sizes.MIN_BATCH, sizes.MAX_BATCH),
     }
     layers = sizes.scaled(sizes.between(words // 20, 20_000, 300_000), scale, embedding)
     budget = sizes.rounded(layers, statistics["vocabulary"] * embedding)
     model = {"budget": budget, "dropout": 0.5, "embedding_size": embedding}
-    return sizes.decaying(sizes.between(20_000_000 // max(words, 1), 4, 60), task, model)
+    return sizes.decaying(sizes.between(40_000_000 // max(words, 1), 5, 60), task, model)
 
 
 def _smoke(statistics: Statistics) -> Tables:
@@ -152,7 +152,6 @@ TEXTS = _texts(
     steps=partial(_steps, "texts"),
     inputs=INPUTS.format("the classes in data.json"),
     auto=_auto,
-    cells=sizes.BALANCED_CELLS,
     smoke=_smoke,
 )
 REVIEWS = _texts(

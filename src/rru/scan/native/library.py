@@ -13,7 +13,7 @@ import sys
 import warnings
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,13 @@ def _choose_instruction_set(available: Sequence[str]) -> str:
 
 
 def _functions_of_openmp() -> list[ctypes.c_void_p]:
-    """Return GCC's functions of OpenMP if PyTorch's operations use them, as on Linux."""
-    torch_library = ctypes.CDLL(torch._C.__file__)
-    try:
-        functions = [torch_library[name] for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
-    except AttributeError:
-        return [ctypes.c_void_p()] * 3
-    return [ctypes.cast(function, ctypes.c_void_p) for function in functions]
+    """Return GCC's functions of OpenMP if PyTorch's operations use them, as on Linux, or else null pointers."""
+    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # builds of PyTorch with other threads
+            torch_library = ctypes.CDLL(torch._C.__file__)
+            return [ctypes.cast(torch_library[name], ctypes.c_void_p) for name in names]
+    return [ctypes.c_void_p()] * len(names)
 
 
 _library = _open()
