@@ -47,13 +47,15 @@ def main() -> None:
     parser.add_argument("--nanogpt", type=Path, help="the folder with its model.py")
     parser.add_argument("--steps", type=int, default=2000, help="steps of nanoGPT, over which its rate decays")
     parser.add_argument("--batch", type=int, default=12, help="windows in a batch of nanoGPT")
+    parser.add_argument("--points", type=int, default=16, help="how often to validate nanoGPT")
     options = parser.parse_args()
     if options.model.startswith("nanogpt") and not (options.nanogpt and (options.nanogpt / "model.py").exists()):
         parser.error(f"--nanogpt must be a folder with nanoGPT's model.py, got {options.nanogpt}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     curve = of_nanogpt(options) if options.model.startswith("nanogpt") else of_rru_loop(options)
-    record = {"model": options.model, "options": " ".join(sys.argv[4:]), **curve}
+    paths = {"--curves", str(options.curves), "--nanogpt", str(options.nanogpt)}
+    record = {"model": options.model, "options": " ".join(each for each in sys.argv[4:] if each not in paths), **curve}
     with options.curves.open("a") as file:
         file.write(json.dumps(record) + "\n")
 
@@ -222,7 +224,7 @@ def of_nanogpt(options: argparse.Namespace) -> dict[str, object]:
         optimiser.zero_grad(set_to_none=True)
         now = time.process_time()
         watch.seconds += now - watch.last
-        if (step + 1) % max(options.steps // 16, 1) == 0 or step + 1 == options.steps:
+        if (step + 1) % max(options.steps // options.points, 1) == 0 or step + 1 == options.steps:
             watch.add(windows_loss(model, held_out, context))
         watch.last = time.process_time()
     return {"parameters": count_parameters(model), "points": watch.points}

@@ -2,12 +2,13 @@
 
     python -m benchmarks.texts_chart docs/lab/texts.jsonl docs/texts.svg
 
-Of several runs of a model of one size it draws the one with the lowest loss.
+Of several runs of a model of one size it draws the one with the lowest loss, if that is low enough for the chart.
 """
 
 import argparse
 import json
 import math
+from itertools import accumulate
 from pathlib import Path
 
 from markupsafe import Markup
@@ -24,7 +25,7 @@ STYLE = (
     "text { font: 13px system-ui, sans-serif; fill: #333; stroke: #fff; stroke-width: 4px; paint-order: stroke }"
     ".line { fill: none; stroke-width: 2.2 }"
 )
-MIN_GAP, NAME_WIDTH = 14, 120  # of the names at the ends of curves
+MIN_GAP = 17  # between the names of curves
 
 
 def main() -> None:
@@ -38,13 +39,13 @@ def main() -> None:
 
 
 def best_of_each_size(curves: list[dict]) -> list[dict]:
-    """Return the run with the lowest loss of each model and size."""
+    """Return the run with the lowest loss of each model and size, but those that never get onto the chart."""
     best: dict[tuple[str, str], dict] = {}
     for curve in curves:
         size = curve["model"], f"{curve['parameters']:.1e}"
         if size not in best or lowest(curve) < lowest(best[size]):
             best[size] = curve
-    return list(best.values())
+    return [curve for curve in best.values() if lowest(curve) <= HIGHEST]
 
 
 def lowest(curve: dict) -> float:
@@ -81,9 +82,9 @@ def chart(curves: list[dict]) -> str:
     marks = [[place(second, loss) for second, loss in curve["points"] if loss <= HIGHEST] for curve in curves]
     for curve, places in zip(curves, marks, strict=True):
         parts += drawn(curve, places)
-    taken = [each for places in marks for each in places]
-    for curve, places in zip(curves, marks, strict=True):
-        parts.append(named(curve, places[-1], taken))
+    ended = sorted(zip(curves, marks, strict=True), key=lambda each: each[1][-1][1])
+    for (curve, places), y in zip(ended, spread([places[-1][1] for _, places in ended]), strict=True):
+        parts += named(curve, places[-1], y)
     size = f"0 0 {WIDTH} {HEIGHT}"
     label = "Validation loss on tiny Shakespeare against processor time"
     return element("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=size, role="img", aria_label=label)
@@ -96,14 +97,22 @@ def drawn(curve: dict, places: list[tuple[float, float]]) -> list[Markup]:
     return [element("path", d=path(places), stroke=colour, class_="line"), *marks]
 
 
-def named(curve: dict, end: tuple[float, float], taken: list[tuple[float, float]]) -> Markup:
-    """Write the name of a curve beside its end, below the marks and names that are there."""
-    left, y = end[0] + 10, end[1]
-    while any(left < x < left + NAME_WIDTH and abs(y - other) < MIN_GAP for x, other in taken):
-        y += 1
-    taken += [(left + share * NAME_WIDTH, y) for share in (0.1, 0.5, 0.9)]
+def spread(ys: list[float]) -> list[float]:
+    """Return heights near the given ones, which are sorted, with gaps of at least `MIN_GAP`."""
+    downwards = list(accumulate(ys, lambda above, y: max(y, above + MIN_GAP)))
+    upwards = list(accumulate(reversed(ys), lambda below, y: min(y, below - MIN_GAP)))
+    return [(down + up) / 2 for down, up in zip(downwards, reversed(upwards), strict=True)]
+
+
+def named(curve: dict, end: tuple[float, float], y: float) -> list[Markup]:
+    """Write the name of a curve at the right, and a line to it from the curve's end."""
+    left = WIDTH - RIGHT
     name = f"{NAMES[curve['model']]} {curve['parameters'] / 1e6:.2g}M: {lowest(curve):.2f}"
-    return element("text", name, x=left, y=y + 4, style=f"fill: {COLOURS[curve['model']]}")
+    line = f"M{end[0] + 7:.1f} {end[1]:.1f}L{left:.1f} {y:.1f}H{left + 8}"
+    return [
+        element("path", d=line, stroke=COLOURS[curve["model"]], stroke_dasharray="1 3", fill="none"),
+        element("text", name, x=left + 12, y=y + 4, style=f"fill: {COLOURS[curve['model']]}"),
+    ]
 
 
 if __name__ == "__main__":
