@@ -60,7 +60,6 @@ CATALOGUE = {
 
 def make_models(folder, untrained_run, only=None):
     """Return models of all kinds, or those in `only`, by name; `untrained_run` is the fixture."""
-    torch.manual_seed(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RRU_CACHE_DIR", str(folder / "cache"))
         runs = {
@@ -73,6 +72,7 @@ def make_models(folder, untrained_run, only=None):
             runs[name] = untrained_run(task, "rru", vocabulary, [*TINY, *changes])
     models = {name: inference.load(run) for name, run in runs.items()}
     for trained in models.values():
+        torch.manual_seed(0)  # each has its weights whatever others are made
         for name, parameter in trained.model.named_parameters():
             if "head" in name or name == "change":
                 torch.nn.init.normal_(parameter, std=0.3)
