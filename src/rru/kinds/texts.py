@@ -54,7 +54,7 @@ def _auto(statistics: Statistics, scale: float) -> Tables:
     layers = sizes.scaled(sizes.between(words // 20, 20_000, 300_000), scale, embedding)
     budget = sizes.rounded(layers, statistics["vocabulary"] * embedding)
     model = {"budget": budget, "dropout": 0.5, "embedding_size": embedding}
-    return sizes.decaying(sizes.between(40_000_000 // max(words, 1), 5, 60), task, model)
+    return sizes.decaying(sizes.between(45_000_000 // max(words, 1), 5, 60), task, model)
 
 
 def _smoke(statistics: Statistics) -> Tables:
