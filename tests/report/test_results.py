@@ -182,6 +182,28 @@ def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path)
     assert "RRU, nade RRU, chain" in said
 
 
+def test_runs_in_bfloat16_have_lines_of_their_own(tmp_path):
+    narrow = "precision=bf16"
+    write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "best", 1, narrow), 4.58)
+    write_run(tmp_path / "runs", preset("jsb", "lstm", "best", 0, narrow), 4.98)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "paper", 0, narrow, "lr=0.02"), 7.9)
+    found = gather([tmp_path / "runs"])
+    assert {(preset_of(run), line_of(run), origin(run).text) for run in found} == {
+        ("best", "RRU, nade", ""),
+        ("best", "RRU, nade, bf16", "precision=bf16"),
+        ("best", "LSTM, nade, bf16", "precision=bf16"),
+        ("own settings", "RRU", "lr=0.02 precision=bf16"),
+    }
+    (table,) = (section for section in build([tmp_path / "runs"]).sections["best"] if section.plan.shows == "table")
+    assert {point.line: point.test for point in table.points if point.runs} == {
+        "RRU, nade": 4.57,
+        "RRU, nade, bf16": 4.58,
+        "LSTM, nade, bf16": 4.98,
+    }
+    assert "RRU, nade, bf16" in text_of(page(tmp_path))
+
+
 def test_table_has_columns_for_outputs_of_a_single_task(tmp_path):
     write_run(tmp_path / "runs", preset("nottingham", "rru", "best"), 1.98)
     write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)

@@ -12,6 +12,7 @@ from rru.kinds import KINDS, kind_of
 from rru.report.user_cells import config_without_code, with_first_seed
 from rru.settings import Config
 from rru.settings.cells import cells
+from rru.settings.tables import FLOAT32
 from rru.tasks import Metric
 from rru.training import ENDED, Result, Run, RunError, RunStatus, find_runs
 from rru.training.own_code import missing_code
@@ -111,6 +112,13 @@ class RunRecord:
     def group(self) -> str:
         """The config's id with seed 0, shared by runs that differ only in their seed."""
         return with_first_seed(self.known).id if self.known else ""
+
+    @cached_property
+    def group_in_float32(self) -> str:
+        """The same of the config with all products in float32: that of a preset or plan."""
+        if self.known is None or self.known.schedule.precision == FLOAT32:
+            return self.group
+        return with_first_seed(replace(self.known, schedule=replace(self.known.schedule, precision=FLOAT32))).id
 
     @property
     def counts(self) -> bool:

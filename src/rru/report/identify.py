@@ -14,12 +14,15 @@ from rru.report.user_cells import FlatSettings, as_cell, flat, is_user_cell, of_
 from rru.settings import Config, presets
 from rru.settings.cells import PAPER_CELLS
 from rru.settings.config import settings_of
+from rru.settings.tables import BFLOAT16
 
 OWN = "own settings"
 YOURS = "your-data"
 TRIAL = "smoke"
 """The preset for trying out the software. Its scores mean nothing, so it comes last and has no winners."""
 CELLS = {"rru": "RRU", "gru": "GRU", "lstm": "LSTM", "mogrifier": "Mogrifier LSTM"}
+NARROW = f", {BFLOAT16}"
+"""What the name of a line ends with, if products were in bfloat16 in training."""
 MAX_LINE = 120  # characters of a line's name
 
 
@@ -83,6 +86,18 @@ def with_user_cells(plan: Plan, runs: Iterable[RunRecord]) -> Plan:
                 planned = PlannedRun(entry.task, line, entry.point, with_first_seed(run.known))
                 entries.append(distinct(planned, entries))
     return replace(plan, runs=entries)
+
+
+def with_bf16(plan: Plan, runs: Iterable[RunRecord]) -> Plan:
+    """Return the plan with a line for each of its entries that was also run with products in bfloat16."""
+    planned = {entry.id: entry for entry in plan.runs}
+    found = {run.group: planned[run.group_in_float32] for run in runs if run.group_in_float32 in planned}
+    narrow = [
+        replace(entry, line=f"{entry.line}{NARROW}", config=entry.config.changed({"schedule.precision": BFLOAT16}))
+        for group, entry in found.items()
+        if group not in planned
+    ]
+    return replace(plan, runs=[*plan.runs, *narrow])
 
 
 def _like(run: RunRecord) -> list[tuple[str, str, PlannedRun]]:
@@ -181,7 +196,7 @@ def preset_of(run: RunRecord) -> str:
         return YOURS
     if is_user_cell(run.known.model.cell):
         return next((preset for preset, _, _ in _like(run)), OWN)
-    return _presets().get(run.group, OWN)
+    return _presets().get(run.group_in_float32, OWN)
 
 
 def line_of(run: RunRecord) -> str:
@@ -190,7 +205,9 @@ def line_of(run: RunRecord) -> str:
         return run.cell
     if run.known.data:
         return CELLS.get(run.cell, run.cell)
-    return _lines().get(run.group) or _named(CELLS.get(run.cell, run.cell), run.known)
+    if planned := _lines().get(run.group_in_float32):
+        return f"{planned}{NARROW * (run.group != run.group_in_float32)}"
+    return _named(CELLS.get(run.cell, run.cell), run.known)
 
 
 @cache

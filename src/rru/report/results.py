@@ -9,7 +9,7 @@ from rru.kinds import kind_of
 from rru.report import statistics
 from rru.report.formatting import score
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import OWN, TRIAL, all_plans, preset_of, with_user_cells
+from rru.report.identify import OWN, TRIAL, all_plans, preset_of, with_bf16, with_user_cells
 from rru.report.own_plans import OwnPlan, own_plans
 from rru.report.user_cells import is_user_cell
 from rru.settings import Config
@@ -270,7 +270,8 @@ def _sections(all_runs: Iterable[RunRecord]) -> dict[str, list[Section]]:
     sections: dict[str, list[Section]] = {}
     shown: dict[str, set[str]] = {}
     of_users = [runs[0] for runs in groups.values() if is_user_cell(runs[0].cell)]
-    of_all = [with_user_cells(plan, of_users) for plan in all_plans()]
+    narrow = [runs[0] for runs in groups.values() if runs[0].group != runs[0].group_in_float32]
+    of_all = [with_bf16(with_user_cells(plan, of_users), narrow) for plan in all_plans()]
     for plan in [*of_all, *own_plans(run for runs in groups.values() for run in runs)]:
         for task in dict.fromkeys(entry.task for entry in plan.runs):
             entries = {entry.id: entry for entry in plan.runs if entry.task == task}
