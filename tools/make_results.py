@@ -4,8 +4,8 @@
 From them come `docs/results/report.html` and `report.md`, and what is between marks such as `<!-- table1 -->` in
 README.md, docs/results.md and the lab notes: tables, how many seeds they have, and the commands that give the same
 means again. So no number is copied by hand. `--add` first copies the runs of
-Table 1 at the paper's settings and of the preset `best` that have begun in other folders, and every run whose own
-folder is given.
+Table 1 at the paper's settings and of the presets `nade` and `best` that have begun in other folders, and every run
+whose own folder is given.
 """
 
 import argparse
@@ -20,20 +20,26 @@ from results_prose import commands, counted, equal_sizes, seeds_in_words, sizes,
 
 from rru import data, report
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import CELLS, all_plans, paper, preset_of
+from rru.report.identify import CELLS, NARROW, all_plans, paper, preset_of
 from rru.report.results import Point, Report, Section, build
 from rru.training import Run, run_folder
 from rru.training.run_files import CONFIG, METRICS, RESULT, Epoch
 
 ROOT = Path(__file__).parents[1]
 RUNS = Path("docs/results/runs")
-PRESETS = ("paper", "best")
+PRESETS = ("paper", "nade", "best")
 TABLE = "table1"
 JOINT = "joint"
+TIED = "tied"
 SEEDS = "seeds"
 REPRODUCE = "reproduce"
-RNN_NADE = {"jsb": "5.19", "nottingham": "2.31", "musedata": "5.60", "piano-midi": "7.05"}
-"""Test NLL of RNN-NADE (Boulanger-Lewandowski, Bengio and Vincent, 2012)."""
+OTHERS = {
+    "nade": ("RNN-NADE", {"jsb": "5.19", "nottingham": "2.31", "musedata": "5.60", "piano-midi": "7.05"}),
+    "best": ("BALSTM", {"jsb": "5.05", "nottingham": "1.55", "musedata": "3.90", "piano-midi": "4.90"}),
+}
+"""For each preset with a joint output, another model and its test NLL: RNN-NADE is of Boulanger-Lewandowski, Bengio and
+Vincent (2012), BALSTM of Johnson (2017)."""
+OUTPUTS = {"nade": "nade", "best": "tied"}
 
 
 def main() -> None:
@@ -80,19 +86,21 @@ def pages() -> dict[Path, str]:
     tables = {
         "README.md": {
             TABLE: short_table(sections),
-            SEEDS: wrapped(seeds_in_words(complete(sections)), sizes(sections), equal_sizes(medians(results))),
+            SEEDS: wrapped(seeds_in_words(complete(sections)), sizes(sections), equal_sizes(medians(results, "nade"))),
         },
         "docs/results.md": {
             TABLE: summary_table(sections),
             SEEDS: wrapped(seeds_in_words(sections)),
-            JOINT: joint_summary(results),
+            JOINT: joint_summary(results, "nade"),
+            TIED: joint_summary(results, "best"),
             REPRODUCE: commands(sections),
         },
         "docs/lab/2026-11-results.md": {
             TABLE: long_table(sections),
-            JOINT: joint_table(results),
+            JOINT: joint_table(results, "nade"),
             REPRODUCE: commands(sections),
         },
+        "docs/lab/2026-11-tied.md": {TIED: joint_table(results, "best")},
     }
     return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), each) for name, each in tables.items()}
 
@@ -183,38 +191,40 @@ def cells_of(section: Section, point: Point) -> list[str]:
     ]
 
 
-def medians(results: Report) -> dict[str, dict[str, tuple[float, int]]]:
-    """Return the median test NLL and the seeds by task and cell with the joint output `nade`."""
+def medians(results: Report, preset: str) -> dict[str, dict[str, tuple[float, int]]]:
+    """Return the median test NLL and the seeds by task and cell with the joint output of a preset, in any precision."""
     found: dict[str, dict[str, tuple[float, int]]] = {}
-    for section in results.sections.get("best", ()):
+    for section in results.sections.get(preset, ()):
         for point in section.points if section.plan.shows == "table" else ():
-            cell, _, output = point.line.partition(", ")
-            if output == "nade" and point.tests:
+            cell, _, output = point.line.removesuffix(NARROW).partition(", ")
+            if output == OUTPUTS[preset] and point.tests:
                 of_task = found.setdefault(section.task, {})
                 of_task[cell] = median(point.tests.values()), len(point.tests)
     return found
 
 
-def joint_summary(results: Report) -> list[str]:
-    """Return the median test NLL of each task and cell with the joint output `nade`, with RNN-NADE's."""
-    rows = head(["", *CELLS.values(), "RNN-NADE", "seeds"])
-    for task, of_cells in medians(results).items():
+def joint_summary(results: Report, preset: str) -> list[str]:
+    """Return the median test NLL of each task and cell with the joint output of a preset, with another model's."""
+    other, theirs = OTHERS[preset]
+    rows = head(["", *CELLS.values(), other, "seeds"])
+    for task, of_cells in medians(results, preset).items():
         texts = bold({cell: value for cell, (value, _) in of_cells.items()}, higher_is_better=False)
         formatted = dict(zip(of_cells, texts, strict=True))
         columns = [formatted.get(cell, "") for cell in CELLS.values()]
         seeds = counted(count for _, count in of_cells.values())
-        rows.append(row(data.data_set(task).title, [*columns, RNN_NADE.get(task, ""), seeds]))
+        rows.append(row(data.data_set(task).title, [*columns, theirs.get(task, ""), seeds]))
     return rows
 
 
-def joint_table(results: Report) -> list[str]:
-    """Return the results of the preset `best`: medians over seeds, with RNN-NADE's."""
+def joint_table(results: Report, preset: str) -> list[str]:
+    """Return the results of a preset with joint outputs: medians over seeds, with another model's."""
+    other, scores = OTHERS[preset]
     names = ("task", "cell and output", "test NLL", "averaged over frames", "validation", "epochs", "test of each seed")
-    rows = head([*names, "RNN-NADE"])
-    for section in results.sections.get("best", ()):
+    rows = head([*names, other])
+    for section in results.sections.get(preset, ()):
         ended = [point for point in section.points if point.tests and section.plan.shows == "table"]
         for number, point in enumerate(ended):
-            task, theirs = ("", "") if number else (data.data_set(section.task).title, RNN_NADE.get(section.task, ""))
+            task, theirs = ("", "") if number else (data.data_set(section.task).title, scores.get(section.task, ""))
             rows.append(row(task, [*joint_cells(point), theirs]))
     return rows
 

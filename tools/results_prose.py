@@ -37,7 +37,7 @@ def sizes(sections: list[Section]) -> str:
 
 
 def equal_sizes(medians: Mapping[str, Mapping[str, tuple[float, int]]]) -> str:
-    """Say who is best on JSB Chorales with the preset `best`, in which all cells have as many parameters."""
+    """Say who is best on JSB Chorales with the preset `nade`, in which all cells have as many parameters."""
     (first, (best, _)), (second, (next_best, _)), *_ = sorted(medians["jsb"].items(), key=lambda item: item[1])
     output = "with a million parameters each and [joint outputs](docs/results.md#joint-outputs), another NLL than above"
     medians_text = f"the {first} reaches a median of {best:.2f} there and the runner-up, the {second}, {next_best:.2f}"

@@ -97,9 +97,10 @@ def test_midi_from_folder_to_composing(rru_command, tmp_path):
     assert Run(folder).config.task.transposition == 5
     rru_command("compose", folder, "--bars", 2, "-o", "new.mid", "--prompt", "midi/000.mid")
     assert (tmp_path / "new.png").exists()
-    stream = rru.stream(rru.load(folder).model)
+    model = rru.load(folder).model
+    stream = rru.stream(model)
     stream.open(["one"])
-    assert stream.step(["one"], torch.zeros(1, 88)).shape == (1, 88)
+    assert stream.step(["one"], torch.zeros(1, 88)).shape == (1, 88 * model.layers.output_size)
 
 
 def test_labelled_texts_and_sequences_are_classified_and_shown(rru_command, tmp_path):

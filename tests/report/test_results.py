@@ -91,7 +91,7 @@ def test_settings_that_differ_from_a_preset_are_named(tmp_path):
 
 
 def test_a_setting_changed_to_its_default_is_shown_with_its_value(tmp_path):
-    write_run(tmp_path, preset("jsb", "rru", "best", 0, "output=independent", "epochs=3"), 7.0)
+    write_run(tmp_path, preset("jsb", "rru", "nade", 0, "output=independent", "epochs=3"), 7.0)
     (run,) = gather([tmp_path])
     assert "output=independent" in origin(run).text
 
@@ -156,20 +156,20 @@ def test_the_demonstrations_runs_are_compared(tmp_path):
 def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path):
     write_run(tmp_path / "runs", preset(), 7.85)
     write_run(tmp_path / "runs", preset("jsb", "rru", "paper", 0, "output=nade"), 4.86)
-    write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
-    write_run(tmp_path / "runs", preset("jsb", "rru", "best", 0, "output=chain", "output_units=none"), 6.1)
-    write_run(tmp_path / "runs", preset("jsb", "lstm", "best"), 4.98)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "nade"), 4.57)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "nade", 0, "output=chain", "output_units=none"), 6.1)
+    write_run(tmp_path / "runs", preset("jsb", "lstm", "nade"), 4.98)
     found = gather([tmp_path / "runs"])
     assert {(preset_of(run), line_of(run)) for run in found} == {
         ("paper", "RRU"),
         ("own settings", "RRU, nade"),
-        ("best", "RRU, nade"),
-        ("best", "RRU, chain"),
-        ("best", "LSTM, nade"),
+        ("nade", "RRU, nade"),
+        ("nade", "RRU, chain"),
+        ("nade", "LSTM, nade"),
     }
     sections = build([tmp_path / "runs"]).sections
     assert {point.test for section in sections["paper"] for point in section.points if point.runs} == {7.85}
-    (table,) = (section for section in sections["best"] if section.plan.shows == "table")
+    (table,) = (section for section in sections["nade"] if section.plan.shows == "table")
     assert not table.plan.in_paper
     assert {point.line: point.test for point in table.points if point.runs} == {
         "RRU, nade": 4.57,
@@ -184,18 +184,18 @@ def test_joint_outputs_have_their_own_lines_without_the_papers_numbers(tmp_path)
 
 def test_runs_in_bfloat16_have_lines_of_their_own(tmp_path):
     narrow = "precision=bf16"
-    write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
-    write_run(tmp_path / "runs", preset("jsb", "rru", "best", 1, narrow), 4.58)
-    write_run(tmp_path / "runs", preset("jsb", "lstm", "best", 0, narrow), 4.98)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "nade"), 4.57)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "nade", 1, narrow), 4.58)
+    write_run(tmp_path / "runs", preset("jsb", "lstm", "nade", 0, narrow), 4.98)
     write_run(tmp_path / "runs", preset("jsb", "rru", "paper", 0, narrow, "lr=0.02"), 7.9)
     found = gather([tmp_path / "runs"])
     assert {(preset_of(run), line_of(run), origin(run).text) for run in found} == {
-        ("best", "RRU, nade", ""),
-        ("best", "RRU, nade, bf16", "precision=bf16"),
-        ("best", "LSTM, nade, bf16", "precision=bf16"),
+        ("nade", "RRU, nade", ""),
+        ("nade", "RRU, nade, bf16", "precision=bf16"),
+        ("nade", "LSTM, nade, bf16", "precision=bf16"),
         ("own settings", "RRU", "lr=0.02 precision=bf16"),
     }
-    (table,) = (section for section in build([tmp_path / "runs"]).sections["best"] if section.plan.shows == "table")
+    (table,) = (section for section in build([tmp_path / "runs"]).sections["nade"] if section.plan.shows == "table")
     assert {point.line: point.test for point in table.points if point.runs} == {
         "RRU, nade": 4.57,
         "RRU, nade, bf16": 4.58,
@@ -205,10 +205,10 @@ def test_runs_in_bfloat16_have_lines_of_their_own(tmp_path):
 
 
 def test_table_has_columns_for_outputs_of_a_single_task(tmp_path):
-    write_run(tmp_path / "runs", preset("nottingham", "rru", "best"), 1.98)
-    write_run(tmp_path / "runs", preset("jsb", "rru", "best"), 4.57)
-    write_run(tmp_path / "runs", preset("jsb", "rru", "best", 0, "output=chain", "output_units=none"), 6.1)
-    (table,) = tables(build([tmp_path / "runs"]).sections["best"])
+    write_run(tmp_path / "runs", preset("nottingham", "rru", "nade"), 1.98)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "nade"), 4.57)
+    write_run(tmp_path / "runs", preset("jsb", "rru", "nade", 0, "output=chain", "output_units=none"), 6.1)
+    (table,) = tables(build([tmp_path / "runs"]).sections["nade"])
     assert table.lines == ["RRU, nade", "RRU, chain", "GRU, nade", "LSTM, nade", "Mogrifier LSTM, nade"]
     for row, tests in zip(table.rows, ({"RRU, nade": 4.57, "RRU, chain": 6.1}, {"RRU, nade": 1.98}), strict=True):
         assert [entry.point.line for entry in row.entries] == table.lines

@@ -169,7 +169,7 @@ def test_a_wrong_change_says_what_would_be_right(change, message):
         (("jbs",), "task must be one of bach, jsb, .*; got 'jbs'; did you mean 'jsb'?"),
         (("jsb", "janet"), "lstm, mogrifier; got 'janet'; @rru.register_cell adds your own"),
         (("jsb", "RRU"), "cell must be one of rru, gru, lstm, mogrifier; got 'RRU'; did you mean 'rru'?"),
-        (("jsb", "rru", "large"), "preset must be one of paper, cpu, smoke, best, tied; got 'large'"),
+        (("jsb", "rru", "large"), "preset must be one of paper, cpu, smoke, best, nade; got 'large'"),
         (("../jsb",), "task must be one of"),
     ],
 )

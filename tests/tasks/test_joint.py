@@ -157,8 +157,8 @@ def test_settings_of_an_output_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             presets.override(config, changes)
-    best = presets.load("jsb", "rru", "best")
-    assert presets.override(best, ["output=chain"]).tables()["task"].keys() == best.tables()["task"].keys() - {
+    nade = presets.load("jsb", "rru", "nade")
+    assert presets.override(nade, ["output=chain"]).tables()["task"].keys() == nade.tables()["task"].keys() - {
         "output_units"
     }
     with pytest.raises(ValueError, match="output is only for music; this config is for mnist"):

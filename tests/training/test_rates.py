@@ -174,8 +174,8 @@ def test_only_a_schedule_changes_the_id():
     assert len({plain.id, *changed}) == 4
 
 
-def test_no_preset_but_tied_has_a_schedule():
+def test_no_preset_but_best_has_a_schedule():
     for task in presets.tasks():
         for size in presets.names(task):
             schedule = presets.load(task, "rru", size).schedule
-            assert (schedule.decay, schedule.warmup) == (("cosine", 0.05) if size == "tied" else ("none", 0.0))
+            assert (schedule.decay, schedule.warmup) == (("cosine", 0.05) if size == "best" else ("none", 0.0))

@@ -45,7 +45,7 @@ Cell = Annotated[str, typer.Option(help="rru, gru, lstm, mogrifier, or one of yo
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="The settings to start from: paper (exact), cpu (ten minutes), smoke (seconds), best or tied (music). Own "
+        help="The settings to start from: paper (exact), cpu (ten minutes), smoke (seconds), best or nade (music). Own "
         "data: auto (chosen by its size) or smoke. Default: paper or auto."
     ),
 ]

@@ -32,7 +32,7 @@ def tune(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="The settings that are not searched, and the ranges of the others: paper, cpu, smoke, best or tied "
+            help="The settings that are not searched, and the ranges of the others: paper, cpu, smoke, best or nade "
             "(music); for your own data auto or smoke. Default: paper or auto."
         ),
     ] = None,

@@ -27,6 +27,7 @@ def _cells(output_size: int, rank: int, **more: str) -> Mapping[str, Tables]:
 
 CELLS = _cells(output_size=OUTPUT_SIZE, rank=40)  # as in the paper's experiments without tuned values
 BALANCED_CELLS = _cells(output_size=OUTPUT_SIZE, rank=40, init="balanced")
+NARROW_CELLS = _cells(output_size=64, rank=20)
 SMALL_CELLS = _cells(output_size=16, rank=4)
 SMOKE_CELLS: Mapping[str, Tables] = {
     "rru": {"model": {"expansion": 1.0, "output_size": 16}},
@@ -34,18 +35,9 @@ SMOKE_CELLS: Mapping[str, Tables] = {
 }
 
 
-def tables(steps: int, task: Mapping[str, float], model: Mapping[str, float]) -> dict[str, dict[str, float | str]]:
-    """Return settings, with a constant learning rate, for the given number of training steps per epoch."""
-    epochs = between(30_000_000 // max(steps, 1), 5, 200)
-    return {
-        "task": dict(task),
-        "model": {"num_layers": 1, **model},
-        "optimiser": {"lr": 0.003, "clip": 5.0},
-        "schedule": {"epochs": epochs, "patience": between(epochs // 8, 3, 15)},
-    }
-
-
-def decaying(epochs: int, task: Mapping[str, float], model: Mapping[str, float]) -> dict[str, dict[str, float | str]]:
+def decaying(
+    epochs: int, task: Mapping[str, float | str], model: Mapping[str, float]
+) -> dict[str, dict[str, float | str]]:
     """Return settings in which the learning rate decays to zero over so many epochs, and weights are averaged.
 
     A run that has not improved for half of its epochs overfits, and ends.

@@ -3,8 +3,8 @@
 from rru.settings.config import Config
 
 SHOWN = (
-    "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr", "epochs",
-    "patience", "decay", "warmup", "precision", "patch", "ensemble",
+    "output", "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr",
+    "epochs", "patience", "decay", "warmup", "precision", "patch", "ensemble",
 )  # fmt: skip
 
 
