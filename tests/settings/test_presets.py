@@ -224,3 +224,14 @@ def test_an_id_stands_for_what_a_config_says():
     assert jsb("checkpoint_seconds=10", "log_steps=1").id == config.id
     assert jsb("seed=1").id != config.id
     assert len({presets.load(*each).id for each in ALL}) == len(ALL)
+
+
+def test_all_keys_share_a_network_on_little_music_and_much_music_takes_a_cheaper_output():
+    def chosen(steps):
+        tables = presets.derived("music", {"steps": [steps, 1, 1], "pieces": [40, 1, 1]}, "rru", "auto")
+        return tables["task"]["output"], tables["model"]["budget"], tables["schedule"]["epochs"]
+
+    assert chosen(3_000) == ("tied", 100_000, 60)
+    assert chosen(100_000) == ("tied", 250_000, 15)
+    assert chosen(500_000) == ("tied", 250_000, 3)
+    assert chosen(500_001) == ("nade", 1_500_000, 19)
