@@ -49,7 +49,7 @@ CATALOGUE = {
     "music": ("bach", None, ["output=independent"]),
     "nade": ("bach", None, ["output=nade", "output_units=8"]),
     "chain": ("bach", None, ["output=chain"]),
-    "tied": ("bach", None, ["output=tied"]),
+    "tied": ("bach", None, ["output=tied", "bar=5"]),
     "mnist": ("mnist", None, []),
     "pmnist": ("pmnist", None, []),
     "reviews": ("imdb", WORDS, []),

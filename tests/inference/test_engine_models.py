@@ -95,8 +95,9 @@ def with_random_weights(model):
 def test_a_state_of_all_keys_can_be_kept_and_put_back(engine_of_gcc, models):
     trained = few_voices(models["tied"])
     model, x = engine_of_gcc.model(blob(trained)), steps_for(trained, 6)[:, 0].numpy()
-    assert model.state().shape == (88 * model.hidden,)
+    assert model.state().shape == (88 * model.hidden + 1,)  # the last is the place in a bar
     model.step(x[0])
+    assert model.state()[-1] == 1
     kept = model.state()
     first = [(model.step(row), model.nats(row > 0)) for row in x[1:]]
     model.set_state(kept)

@@ -37,8 +37,8 @@ def task_of(**options):
     return MusicTask.of("music", small.music(), **{"context": 10, "batch_size": 4, "output": "tied", **options})
 
 
-def model_of(cell="rru", double=True):
-    return small.model_for(task_of(), cell, 9_000, double=double).eval()
+def model_of(cell="rru", double=True, **options):
+    return small.model_for(task_of(**options), cell, 9_000, double=double).eval()
 
 
 def piece(steps, seed=0):
@@ -209,3 +209,57 @@ def test_settings_of_other_outputs_are_refused():
     for setting in ("output_units=64", "key_order=high-low"):
         with pytest.raises(ValueError, match=f"task.{setting.split('=')[0]} is only for task.output = .*, got 'tied'"):
             presets.override(config, ["output=tied", setting])
+
+
+class TestBar:
+    """Models that know the place of each step in a bar."""
+
+    def test_a_step_depends_on_its_place_and_a_bar_later_on_the_same(self):
+        model = model_of(bar=5).double()
+        chord = piece(1).expand(11, -1)[:, None]
+        read = [
+            model.run(chord[:1], (model.initial_state(1)[0], torch.full((1, 1, 1), place)), None)[0]
+            for place in range(5)
+        ]
+        assert all((one - other).abs().max() > 1e-6 for one, other in itertools.combinations(read, 2))
+        conditions, (_, place) = model.run(chord, None, None)
+        assert place.item() == 11 % 5
+        torch.testing.assert_close(conditions[0], read[0][0])
+
+    @pytest.mark.parametrize("cell", ["rru", "lstm"])
+    def test_a_piece_can_be_read_in_parts_and_step_by_step(self, cell):
+        model, steps = model_of(cell, bar=5), piece(13)[:, None]
+        with torch.no_grad():
+            whole, last = model(steps)
+            first, state = model(steps[:7])
+            second, after = model(steps[7:], state)
+        torch.testing.assert_close(torch.cat([first, second]), whole)
+        torch.testing.assert_close(after, last)
+        stream = rru.stream(model)
+        stream.open(["one", "two"])
+        rows = [stream.step(["one", "two"], steps[t].expand(2, -1))[:1] for t in range(7)]
+        rows += [stream.step(["one"], steps[t]) for t in range(7, 13)]
+        torch.testing.assert_close(torch.stack(rows), whole)
+        assert stream.state("one")[-1].flatten().tolist() == [13 % 5]
+        stream.step(["one"], steps[0], resets=torch.tensor([True]))
+        assert stream.state("one")[-1].flatten().tolist() == [1]
+
+    def test_sequences_of_other_lengths_have_places_of_their_own(self):
+        model, steps = model_of(bar=5), torch.stack([piece(8, seed) for seed in (1, 2)], 1)
+        _, (state, place) = model(steps, lengths=torch.tensor([8, 4]))
+        alone = model(steps[:4, 1:])[1]
+        assert place.flatten().tolist() == [3, 4]
+        torch.testing.assert_close((state[:, 1:], place[:, 1:]), alone)
+
+    def test_windows_begin_with_a_bar(self):
+        task = task_of(bar=5, context=15)
+        assert {start % 5 for _, start, _ in task._training._places} == {0}
+        assert {start for _, start, _ in task._training._places} >= {0, 5, 10}
+        with pytest.raises(ValueError, match=r"task.context must be a multiple of task.bar, 5; got 12"):
+            task_of(bar=5, context=12)
+
+    def test_another_output_does_not_know_bars(self):
+        config = presets.override(presets.load("bach", "rru", "smoke"), ["output=tied", "bar=5"])
+        assert presets.override(config, ["output=nade"]).task.bar is None
+        with pytest.raises(ValueError, match=r"task.bar is only for task.output = 'tied', got 'nade'"):
+            presets.override(config, ["output=nade", "bar=5"])

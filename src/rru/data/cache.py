@@ -21,7 +21,7 @@ from rru.data.folder import cache_dir
 from rru.data.streams import data_errors
 from rru.files import FileError, flush_file, make_folder, unfinished_folder, write_file
 
-VERSION = 5  # increase when prepared arrays change
+VERSION = 6  # increase when prepared arrays or what is known about them change
 
 SOURCE_LIMIT = 1 << 30  # bytes
 ABANDONED_AFTER = 24 * 60 * 60  # seconds

@@ -100,7 +100,7 @@ def _onnx(trained: Trained) -> dict[str, bytes]:
         return files
     files["step.onnx"] = onnx.step_model(trained.model)
     state = trained.model.initial_state(1)  # (layers, 1, n) for each part
-    names = trained.model.layers.cells[0].state_names
+    names = trained.model.state_names
     parts = (state,) if isinstance(state, Tensor) else state
     files[STATE] = _npz(dict(zip(names, parts, strict=True)))
     if isinstance(trained.model.head, ChordNetwork):

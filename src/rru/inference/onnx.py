@@ -15,10 +15,10 @@ def sequence_model(model: Recurrent) -> bytes:
     """Return an ONNX file that runs a model over whole sequences, starting from its initial state.
 
     **Inputs:** `input`, (T, B) tokens or (T, B, m). **Outputs:** `logits`, (T, B, outputs), or (B, outputs) of a
-    classifier, or `conditions`, (T, B, c), of a joint head; and the last state, (layers, B, n) for each part: `h`, and
-    for the LSTMs `c`.
+    classifier, or `conditions`, (T, B, c), of a joint head; and the last state, (layers, B, n) for each part: `h`,
+    for the LSTMs `c`, and for music that knows the place of a step in a bar `place`.
     """
-    names = model.layers.cells[0].state_names
+    names = model.state_names
     steps = {1: _BATCH} if model.window_steps else {0: _STEPS, 1: _BATCH}
     return exported(model, [model.example(model.window_steps or 3, 2)], (steps,), ["input"], [_output(model), *names])
 
@@ -26,11 +26,10 @@ def sequence_model(model: Recurrent) -> bytes:
 def step_model(model: Recurrent) -> bytes:
     """Return an ONNX file that runs one step of a model; it takes the state and returns the new one.
 
-    **Inputs:** `input`, (B,) tokens or (B, m); the state, (layers, B, n) for each part: `h`, and for the LSTMs `c`.
-    **Outputs:** `logits`, (B, outputs), or `conditions`, (B, c), of a joint head; the new state, `h_next`,
-    and for the LSTMs `c_next`.
+    **Inputs:** `input`, (B,) tokens or (B, m); the state, (layers, B, n) for each part, as above.
+    **Outputs:** `logits`, (B, outputs), or `conditions`, (B, c), of a joint head; the new state, `h_next` and so on.
     """
-    names = list(model.layers.cells[0].state_names)
+    names = model.state_names
     state = model.initial_state(2)
     parts = [state] if isinstance(state, Tensor) else list(state)
     shapes = ({0: _BATCH}, ({1: _BATCH},) * len(parts))

@@ -38,7 +38,6 @@ class Stream:
         if model.training:
             raise ValueError("stream needs a model in evaluation mode: call .eval() first")
         self._start = model if isinstance(model, Recurrent) else layer  # gives the initial state of sessions
-        self._rows = model.rows if isinstance(model, Recurrent) else 1
         self._stepper = layer.stepper()
         self._places: dict[Hashable, int] = {}  # index of each session in `_pool`
         self._free: list[int] = []
@@ -103,34 +102,31 @@ class Stream:
 
     @torch.no_grad()
     def _step_model(self, model: Recurrent, places: list[int], inputs: Tensor) -> Tensor:
-        output, states = self._step_layer(places, model.read(inputs))  # reads (B, m)
+        output, states = self._step_layer(places, inputs)
         if isinstance(model, SequenceModel):
             return model.outputs(output)
         logits: Tensor = model.head(states[-1][0] if isinstance(model, Classifier) else output)  # of h, or of o
         return logits
 
-    def _step_layer(self, places: list[int], x: Tensor) -> tuple[Tensor, list[State]]:
+    def _step_layer(self, places: list[int], inputs: Tensor) -> tuple[Tensor, list[State]]:
         """Return the output (B, p) and the state of each cell."""
         if len(places) == 1:  # a single session needs no copy to and from the pool
             (place,) = places
             before = self._alone.get(place) or self._gather(places)
-            output, self._alone[place] = self._run(x, before)
+            output, self._alone[place] = self._run(inputs, before)
             return output, self._alone[place]
         if len(set(places)) != len(places):
             raise ValueError("sessions must be distinct, got duplicates")
         for place in self._alone.keys() & set(places):
             self._scatter([place], self._alone.pop(place))
-        output, after = self._run(x, self._gather(places))
+        output, after = self._run(inputs, self._gather(places))
         self._scatter(places, after)
         return output, after
 
-    def _run(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
-        """Run a step of the layer; if it runs several rows for each session, a session's state has all of theirs."""
-        if self._rows == 1:
-            return self._stepper.run(x, states)
-        by_row = [tuple(part.reshape(len(x), -1) for part in state) for state in states]
-        output, after = self._stepper.run(x, by_row)
-        return output, [tuple(part.reshape(len(x) // self._rows, -1) for part in state) for state in after]
+    def _run(self, inputs: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
+        if isinstance(self.model, Recurrent):
+            return self.model.step(self._stepper, inputs, states)
+        return self._stepper.run(inputs, states)
 
     def _gather(self, places: list[int]) -> list[State]:
         """Read the states at these places from the pool, one state per cell."""
@@ -143,7 +139,7 @@ class Stream:
             pool[places] = torch.stack(parts, 1)
 
     def state(self, session: Hashable) -> Tensor | tuple[Tensor, ...]:
-        """Return a session's state: (layers, n), or a pair of these for the LSTMs. See `Recurrent.rows` for n."""
+        """Return a session's state: (layers, n), or a tuple of these, one for each part of it."""
         place = self._place(session)
         states = self._alone.get(place) or self._gather([place])
         parts = tuple(torch.cat(part) for part in zip(*states, strict=True))

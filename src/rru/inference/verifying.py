@@ -118,9 +118,12 @@ def _engine(start: Callable[[bytes], Steps], file: Path, case: Case) -> Run:
     def run() -> Results:
         outputs, states = zip(*(steps(sequence) for sequence in inputs.swapaxes(0, 1)), strict=True)
         stacked = np.stack(outputs, axis=1)  # (T, B, p)
-        layers, parts = model.layers.num_layers, len(model.layers.cells[0].state_names)
-        state = np.stack(states).reshape(len(states), layers, parts, -1).transpose(2, 1, 0, 3)  # (parts, layers, B, n)
-        return _as_outputs(case, [stacked if whole else stacked[-1], *np.ascontiguousarray(state)])
+        layers, names = model.layers.num_layers, model.layers.cells[0].state_names
+        end = len(states[0]) - (model.state_names != names)  # the place in a bar, if it knows it, comes last
+        of_layers = np.stack([state[:end] for state in states]).reshape(len(states), layers, len(names), -1)
+        place = np.tile([state[end:] for state in states], (layers, 1, 1))  # (layers, B, 0 or 1)
+        state = [*of_layers.transpose(2, 1, 0, 3), place][: len(model.state_names)]  # (layers, B, n) for each part
+        return _as_outputs(case, [stacked if whole else stacked[-1], *map(np.ascontiguousarray, state)])
 
     return run
 

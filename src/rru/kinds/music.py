@@ -16,6 +16,7 @@ from rru.kinds.sources import Source, items_of, numbers_of
 from rru.tasks import ChordNetwork, JointHead, MusicTask, Recurrent
 
 STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # a step is a quarter note
+LONGEST_BAR = 96  # steps: the place in a longer one takes too many inputs
 MOST_SHARED = 500_000  # steps: with more, a network that all keys share takes hours
 DEFAULT_STEPS_PER_BEAT = 2  # in the other data sets, a step is an eighth note
 INPUTS = "(steps, batch, 88) float32, 1 where a key sounds; key 0 is the MIDI note 21"
@@ -100,12 +101,16 @@ TIED = Card(
 def _auto(statistics: Statistics, scale: float) -> Tables:
     """Return one network for all keys, unless there is so much music that it would take hours."""
     steps, pieces = statistics["steps"][0], statistics["pieces"][0]
+    bar = statistics.get("bar", 1)  # data that was read by an older version has none
     context = sizes.power_of_two(steps / max(pieces, 1) * 2, 32, 256)
-    batch_size = sizes.power_of_two(steps / context * 2 / sizes.BATCHES, sizes.MIN_BATCH, 16)
     shared = steps <= MOST_SHARED
+    place: dict[str, float | str] = {}
+    if shared and 2 <= bar <= LONGEST_BAR:
+        context, place = max(context // bar, 1) * bar, {"bar": bar}
+    batch_size = sizes.power_of_two(steps / context * 2 / sizes.BATCHES, sizes.MIN_BATCH, 16)
     budget = sizes.between(steps * 20, 100_000, 250_000) if shared else 1_500_000
     epochs = sizes.between(1_500_000 // max(steps, 1), 3, 60) if shared else sizes.between(10_000_000 // steps, 5, 60)
-    task = {"output": "tied" if shared else "nade", "context": context, "batch_size": batch_size}
+    task = {"output": "tied" if shared else "nade", **place, "context": context, "batch_size": batch_size}
     model = {"budget": sizes.rounded(int(budget * scale)), "dropout": 0.4 if steps < 1_000_000 else 0.2}
     return sizes.decaying(epochs, task, model)
 

@@ -4,12 +4,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from rru.nn import Layer, hidden_size_for, layer_class
+from rru.scan import Stepper
+from rru.scan.reference import State
 from rru.tasks.cross_entropy import head_cross_entropy, head_logits
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Architecture:
     - `zero_head`: whether the weights of the head start as zeros.
     - `window`: for series, the shape of a window.
     - `members`: for series, the models in an ensemble; the budget is that of each.
+    - `bar`: for music with the output `tied`, the steps of a bar, if the model knows the place of each step in it.
     """
 
     model_class: type["Recurrent"]
@@ -52,6 +55,7 @@ class Architecture:
     zero_head: bool = False
     window: "WindowShape | None" = None
     members: int = 1
+    bar: int | None = None
 
     def build(self, cell: str, options: Options, budget: int) -> "Recurrent":
         """Build the model with the largest hidden size that has at most `budget` parameters in total.
@@ -78,9 +82,6 @@ class Recurrent(nn.Module):
 
     **Arguments:** `layers`: the recurrent layers, with time as the first dimension; `architecture`: all else.
     """
-
-    rows: ClassVar[int] = 1
-    """The sequences that the layers run for each sequence of the inputs; its state has those of all, one by one."""
 
     def __init__(self, layers: Layer, architecture: Architecture) -> None:
         super().__init__()
@@ -120,6 +121,24 @@ class Recurrent(nn.Module):
             state = self.initial_state(x.shape[1])
         output, last = self.layers(x, state, lengths=lengths)
         return output, last
+
+    def step(self, stepper: Stepper, inputs: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
+        """Run one step of many sequences.
+
+        **Arguments:**
+
+        - `stepper`: that of the layers.
+        - `inputs`: tokens (B,) or features (B, m).
+        - `states`: (B, n) for each part of the state, for each cell.
+
+        **Returns:** the output of the layers (B, p), and the states after it.
+        """
+        return stepper.run(self.read(inputs), states)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The name of each part of its state."""
+        return self.layers.cells[0].state_names
 
     @property
     def window_steps(self) -> int | None:

@@ -61,9 +61,9 @@ class MusicTask(Task):
     **Arguments:**
 
     - `music`: the pieces.
-    - `settings`: `context` is the steps per window, training windows overlap by half; `limit` and `evaluation_limit`
-      count pieces; `transposition` is the maximum number of semitones to transpose a training window by, drawn anew
-      each epoch.
+    - `settings`: `context` is the steps per window, training windows overlap by half, or less if they begin with a
+      `bar`; `limit` and `evaluation_limit` count pieces; `transposition` is the maximum number of semitones to
+      transpose a training window by, drawn anew each epoch.
     - `own`: whether it is a user's own music, in which steps on which no key sounds stay.
     """
 
@@ -82,7 +82,8 @@ class MusicTask(Task):
             pieces = pieces if own else [without_empty_steps(piece) for piece in pieces]
             self._evaluation[split] = _Windows(pieces, context, context)
             if split == "train":
-                self._training = _Windows(pieces, context, max(context // 2, 1))
+                bar = settings.bar or 1
+                self._training = _Windows(pieces, context, max(context // 2 // bar, 1) * bar)
             if not len(self._evaluation[split]):
                 raise ValueError(f"{self.name}: {split} must have a piece with at least two non-empty steps, got none")
 
@@ -90,7 +91,7 @@ class MusicTask(Task):
     def architecture_of(cls, settings: TaskSettings, facts: Facts | None, tokens: int | None) -> Architecture:
         assert isinstance(settings, MusicSettings)
         if settings.output == TIED:
-            return Architecture(TiedModel, KEYS, KEYS)
+            return Architecture(TiedModel, KEYS, KEYS, bar=settings.bar)
         head = head_of(settings.output, settings.output_units, settings.key_order)
         return Architecture(SequenceModel, KEYS, KEYS, head=head)
 

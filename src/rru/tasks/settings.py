@@ -78,8 +78,20 @@ class MusicSettings(TaskSettings):
     transposition: Annotated[
         int, Option("the most semitones to transpose training pieces by", at_least=0, at_most=KEYS - 1)
     ] = 0
+    bar: Annotated[
+        int | None, Option("steps in a bar: the output 'tied' then knows the place of each step in it", at_least=2)
+    ] = None
 
-    only_with: ClassVar = {"output_units": ("output", ("nade",)), "key_order": ("output", ("chain", "nade"))}
+    only_with: ClassVar = {
+        "output_units": ("output", ("nade",)),
+        "key_order": ("output", ("chain", "nade")),
+        "bar": ("output", ("tied",)),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bar is not None and self.context % self.bar:
+            raise ValueError(f"task.context must be a multiple of task.bar, {self.bar}; got {self.context}")
 
     @property
     def variant(self) -> str:

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from rru.data import KEYS
 from rru.nn import Layer
+from rru.scan import Stepper
+from rru.scan.reference import State
 from rru.tasks.cross_entropy import full_precision, head_logits
 from rru.tasks.joint import LOW_HIGH, PIECE, JointHead
 from rru.tasks.keys import AROUND, BENEATH, around, beneath, feature_count
@@ -151,12 +153,12 @@ class TiedModel(SequenceModel):
     """A music model whose layers run over time for each key; see `rru.tasks.tied`. Its head is a `ChordNetwork`.
 
     It returns the outputs of its layers at all keys as the conditions of the head, (T, B, keys p), and their final
-    state as (layers, B, keys n) for each part.
+    state as (layers, B, keys n) for each part. If it knows the place of each step in a bar, it counts steps from the
+    first on, and the last part of its state is the place of the next, (layers, B, 1).
 
     **Arguments:** `layers`: over time; `chord_layers`: over keys; `architecture`: all else.
     """
 
-    rows = KEYS
     head: ChordNetwork
 
     def __init__(self, layers: Layer, chord_layers: Layer, architecture: Architecture) -> None:
@@ -164,7 +166,7 @@ class TiedModel(SequenceModel):
             return ChordNetwork(chord_layers, keys)
 
         super().__init__(layers, replace(architecture, head=head))
-        self.around = around(KEYS)
+        self.around, self.bar = around(KEYS), architecture.bar
 
     @classmethod
     def of(cls, layer: MakeLayer, input_size: int, hidden_size: int, architecture: Architecture) -> Self:
@@ -172,16 +174,23 @@ class TiedModel(SequenceModel):
 
         So a budget has one model for every cell. At 250,000 parameters, 0.4 of an RRU's weights are over keys.
         """
-        over_time = layer(feature_count(AROUND), hidden_size)
+        over_time = layer(feature_count(AROUND) + (architecture.bar or 0), hidden_size)
         options: dict[str, Any] = {name: size for name, size in layer.keywords.items() if name == "output_size"}
         halved = {name: (size + 1) // 2 for name, size in options.items()}
         over_keys = layer(over_time.output_size + feature_count(BENEATH), (hidden_size + 1) // 2, **halved)
         return cls(over_time, over_keys, architecture)
 
-    def read(self, inputs: Tensor) -> Tensor:
-        """Return what the layers read, (.., B keys, m), of piano rolls (.., B, keys)."""
-        features: Tensor = self.around(inputs.reshape(-1, KEYS))  # (N, keys, m)
-        return features.reshape(*inputs.shape[:-2], inputs.shape[-2] * KEYS, self.around.size)
+    def read(self, inputs: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return what the layers read, (.., B keys, m), of piano rolls (.., B, keys).
+
+        **Arguments:** `places`: (.., B), those of the steps in a bar, if the model knows them.
+        """
+        features: Tensor = self.around(inputs.reshape(-1, KEYS))  # (N, keys, f)
+        if self.bar is not None:
+            assert places is not None
+            here = places.reshape(-1, 1, 1) == torch.arange(self.bar, device=places.device)  # (N, 1, bar)
+            features = torch.cat([features, here.to(features.dtype).expand(-1, KEYS, -1)], -1)
+        return features.reshape(*inputs.shape[:-2], inputs.shape[-2] * KEYS, features.shape[-1])
 
     def outputs(self, output: Tensor) -> Tensor:
         """Return the conditions (.., B, keys p), from the outputs of the layers (.., B keys, p)."""
@@ -191,15 +200,46 @@ class TiedModel(SequenceModel):
         self, inputs: Tensor, state: LayerState, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
         """Run the layers on piano rolls (T, B, keys). Return outputs (T, B keys, p) and the final state."""
-        lengths = None if lengths is None else lengths.repeat_interleave(KEYS)
-        output, last = self.layers(self.read(inputs), map_state(_by_key, state), lengths=lengths)
-        return output, _by_sequence(last)
+        steps, batch, _ = inputs.shape
+        rows = None if lengths is None else lengths.repeat_interleave(KEYS)
+        if self.bar is None:
+            output, last = self.layers(self.read(inputs), map_state(_by_key, state), lengths=rows)
+            return output, _by_sequence(last)
+        *parts, place = self.initial_state(batch) if state is None else state  # place: (layers, B, 1)
+        places = (place[0].t() + torch.arange(steps, device=place.device)[:, None]) % self.bar  # (T, B)
+        known = tuple(map(_by_key, parts))
+        output, last = self.layers(self.read(inputs, places), known[0] if len(known) == 1 else known, lengths=rows)
+        after = (place + (steps if lengths is None else lengths.to(place)[:, None])) % self.bar
+        return output, (*_parts(_by_sequence(last)), after)
+
+    def step(self, stepper: Stepper, inputs: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
+        count, places = len(inputs), None
+        if self.bar is not None:
+            states, places = [state[:-1] for state in states], states[0][-1].squeeze(1)
+        by_key = [tuple(part.reshape(count * KEYS, -1) for part in state) for state in states]
+        output, after = stepper.run(self.read(inputs, places), by_key)
+        joined = [tuple(part.reshape(count, -1) for part in state) for state in after]
+        if self.bar is None or places is None:
+            return output, joined
+        place = ((places + 1) % self.bar)[:, None]
+        return output, [(*state, place) for state in joined]
 
     def example(self, *sizes: int) -> Tensor:
         return torch.zeros(*sizes, KEYS)
 
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return super().state_names if self.bar is None else (*super().state_names, "place")
+
     def initial_state(self, batch: int) -> Tensor | tuple[Tensor, ...]:
-        return _by_sequence(self.layers.initial_state(batch * KEYS))
+        state = _by_sequence(self.layers.initial_state(batch * KEYS))
+        if self.bar is None:
+            return state
+        return (*_parts(state), self.head.weight.new_zeros(self.layers.num_layers, batch, 1))
+
+
+def _parts(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (state,) if isinstance(state, Tensor) else state
 
 
 def _by_key(part: Tensor) -> Tensor:
@@ -210,6 +250,5 @@ def _by_key(part: Tensor) -> Tensor:
 
 def _by_sequence(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     """Return the state of sequences, (layers, B, keys n) each, from that of the layers, (layers, B keys, n) each."""
-    parts = (state,) if isinstance(state, Tensor) else state
-    joined = [part.reshape(part.shape[0], part.shape[1] // KEYS, KEYS * part.shape[2]) for part in parts]
+    joined = [part.reshape(part.shape[0], part.shape[1] // KEYS, KEYS * part.shape[2]) for part in _parts(state)]
     return joined[0] if isinstance(state, Tensor) else tuple(joined)

@@ -151,7 +151,7 @@ def prepare(own: "OwnData") -> Prepared:
     beat = "quarter note" if pieces.grid == 1 else f"quarter note divided by {pieces.grid}"
     ((beats_per_bar, _),) = pieces.bars.most_common(1)
     facts = MusicFacts(
-        statistics={"pieces": counts, "steps": steps},
+        statistics={"pieces": counts, "steps": steps, "bar": round(beats_per_bar * pieces.grid)},
         summary=f"{slashed(counts)} pieces with {slashed(steps)} steps to train, validate and test "
         f"({described(own.places, 'by file')}); a step is a {beat}, a bar mostly {beats_per_bar:g} quarter notes",
         notes=tuple(pieces.notes()),

@@ -19,6 +19,7 @@ FIELDS = (
     "kind", "cell", "layers", "inputs", "hidden", "outputs", "option", "normalize", "activate", "tokens", "head",
     "logits", "keys", "reading", "padding", "unknown", "first", "beat", "scaled", "names", "members", "context",
     "horizon", "patch", "season", "past", "known", "series", "around", "below", "chord_hidden", "chord_outputs",
+    "bar",
 )  # fmt: skip
 """The numbers of a model: `rru_field` in rru.h, in its order."""
 ROWS_F32, ROWS_I8, COLUMNS_F32, BLOCKS_I8, WHOLE_U32, ROWS_F64, BYTES = range(7)

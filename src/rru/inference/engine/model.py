@@ -156,6 +156,7 @@ def _tied(tensors: Tensors, model: TiedModel) -> Numbers:
         raise ValueError("the networks over time and over keys must have the same cell, layers and options for C")
     tensors.matrix("head", Product(head.weight, head.bias))
     own = {"around": SIDE, "below": BELOW, "chord_hidden": others["hidden"], "chord_outputs": others["outputs"]}
+    own["bar"] = model.bar or 0
     return numbers | own | {"inputs": KEYS, "logits": KEYS * numbers["outputs"]}
 
 

@@ -383,7 +383,7 @@ typedef struct {
 typedef struct {
   layer *layers;
   int32_t inputs, hidden, outputs, rows;
-  float *state; /* (layers, parts, rows, hidden) */
+  float *state; /* (layers, parts, rows, hidden); with RRU_BAR, then the place of the next step */
 } network;
 
 /* How far the network over keys has run for a chord: the logits of the keys, and the state before each. */
@@ -591,15 +591,17 @@ void rru_reset(rru_model *model) {
   const network *const net = &model->members->over_time;
   int32_t i;
   reset_state(model, net, net->state);
+  if (model->numbers[RRU_BAR]) net->state[state_size(model, net)] = 0;
   for (i = 0; i < net->rows * net->outputs; ++i) model->output[i] = 0;
   model->silent.count = 0;
   if (model->numbers[RRU_HEAD] == TIED) reset_state(model, &model->over_keys, model->silent.states);
 }
 
 /* Describe a chord to one of its keys (rru/tasks/keys.py): which keys at distances from `first` to before `end` are on;
- * how many of the lowest `counted` keys are on, by their interval to this key and in all; and where the key lies. */
-static void describe(const rru_model *model, const float *chord, int32_t key, int32_t first, int32_t end,
-                     int32_t counted, float *x) {
+ * how many of the lowest `counted` keys are on, by their interval to this key and in all; and where the key lies.
+ * Return the end of what was written to `x`. */
+static float *describe(const rru_model *model, const float *chord, int32_t key, int32_t first, int32_t end,
+                       int32_t counted, float *x) {
   const int32_t keys = model->numbers[RRU_KEYS];
   const float height = (float)(2 * key) / (float)(keys > 1 ? keys - 1 : 1) - 1;
   float counts[OCTAVE] = {0}, total = 0;
@@ -613,13 +615,15 @@ static void describe(const rru_model *model, const float *chord, int32_t key, in
   *x++ = COUNT_SCALE * total;
   for (i = 0; i < OCTAVE; ++i) *x++ = key % OCTAVE == i;
   *x++ = height;
-  *x = height * height;
+  *x++ = height * height;
+  return x;
 }
 
 int rru_read(rru_model *model, const float *input) {
-  const int32_t keys = model->numbers[RRU_KEYS], around = model->numbers[RRU_AROUND];
+  const int32_t keys = model->numbers[RRU_KEYS], around = model->numbers[RRU_AROUND], bar = model->numbers[RRU_BAR];
   const network *const net = &model->members->over_time;
-  int32_t first, r;
+  float *const place = net->state + state_size(model, net);
+  int32_t first, r, i;
   if (model->numbers[RRU_TOKENS] || model->numbers[RRU_KIND] == RRU_OF_SERIES) return 0;
   if (model->numbers[RRU_HEAD] != TIED) {
     copy(model->both, input, (size_t)model->numbers[RRU_INPUTS]);
@@ -628,10 +632,14 @@ int rru_read(rru_model *model, const float *input) {
   }
   for (first = 0; first < keys; first += ROWS) {
     const int32_t count = keys - first < ROWS ? keys - first : ROWS;
-    for (r = 0; r < count; ++r)
-      describe(model, input, first + r, -around, around + 1, keys, model->both + (size_t)r * model->stride);
+    for (r = 0; r < count; ++r) {
+      float *x = model->both + (size_t)r * model->stride;
+      x = describe(model, input, first + r, -around, around + 1, keys, x);
+      for (i = 0; i < bar; ++i) *x++ = *place == (float)i;
+    }
     run_layers(model, net, first, count, model->output + (size_t)first * (size_t)net->outputs);
   }
+  if (bar) *place = *place + 1 < (float)bar ? *place + 1 : 0;
   model->silent.count = 0;
   return 1;
 }
@@ -674,7 +682,7 @@ int32_t rru_number(const rru_model *model, rru_field field) {
 }
 
 float *rru_state(rru_model *model, size_t *count) {
-  *count = state_size(model, &model->members->over_time);
+  *count = state_size(model, &model->members->over_time) + (model->numbers[RRU_BAR] > 0);
   return model->state;
 }
 
@@ -1235,7 +1243,7 @@ static member take_member(reader *from, arena *memory, const rru_model *model) {
   const int32_t n = numbers[RRU_HIDDEN], p = numbers[RRU_OUTPUTS], horizon = numbers[RRU_HORIZON];
   const int32_t head = numbers[RRU_HEAD], tied = head == TIED;
   member into;
-  into.over_time.inputs = tied ? 2 * numbers[RRU_AROUND] + 1 + OF_KEY : numbers[RRU_INPUTS];
+  into.over_time.inputs = tied ? 2 * numbers[RRU_AROUND] + 1 + OF_KEY + numbers[RRU_BAR] : numbers[RRU_INPUTS];
   into.over_time.hidden = n;
   into.over_time.outputs = p;
   into.over_time.rows = tied ? numbers[RRU_KEYS] : 1;
@@ -1312,7 +1320,7 @@ static void take_kind(reader *from, arena *memory, rru_model *model) {
 
 static int is_valid_tied(const int32_t *numbers) {
   const int32_t keys = numbers[RRU_KEYS], n = numbers[RRU_CHORD_HIDDEN], p = numbers[RRU_CHORD_OUTPUTS];
-  if (numbers[RRU_HEAD] != TIED) return !numbers[RRU_AROUND] && !numbers[RRU_BELOW] && !n && !p;
+  if (numbers[RRU_HEAD] != TIED) return !numbers[RRU_AROUND] && !numbers[RRU_BELOW] && !numbers[RRU_BAR] && !n && !p;
   return numbers[RRU_KIND] == RRU_OF_MUSIC && keys <= MAX_TIED_KEYS && numbers[RRU_AROUND] < MAX_TIED_KEYS &&
          numbers[RRU_BELOW] < MAX_TIED_KEYS && n && p && (numbers[RRU_CELL] == 0 || n == p) &&
          numbers[RRU_LOGITS] % numbers[RRU_OUTPUTS] == 0 && numbers[RRU_LOGITS] / numbers[RRU_OUTPUTS] == keys;
@@ -1362,7 +1370,7 @@ static void build(reader *from, arena *memory, rru_model *model) {
   const int tied = numbers[RRU_HEAD] == TIED;
   const size_t rows = tied ? ROWS : 1, all_rows = tied ? keys : 1;
   const size_t logits = (size_t)numbers[tied ? RRU_CHORD_OUTPUTS : RRU_LOGITS];
-  size_t wide;
+  size_t wide, state;
   int32_t i;
   model->parts = numbers[RRU_CELL] > 1 ? 2 : 1;
   take_embedding(from, model);
@@ -1376,8 +1384,8 @@ static void build(reader *from, arena *memory, rru_model *model) {
   if (from->failed) return;
   wide = (size_t)(from->rows > from->both ? from->rows : from->both);
   model->stride = padded(wide > known ? wide : known, 4);
-  model->state = (float *)get(
-      memory, (size_t)numbers[RRU_LAYERS] * (size_t)model->parts * all_rows * (size_t)numbers[RRU_HIDDEN], sizeof(float));
+  state = (size_t)numbers[RRU_LAYERS] * (size_t)model->parts * all_rows * (size_t)numbers[RRU_HIDDEN];
+  model->state = (float *)get(memory, state + (numbers[RRU_BAR] > 0), sizeof(float));
   model->both = (float *)get(memory, rows * model->stride, sizeof(float));
   model->wide = (float *)get(memory, rows * model->stride, sizeof(float));
   model->other = (float *)get(memory, rows * model->stride, sizeof(float));

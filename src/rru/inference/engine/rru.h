@@ -71,6 +71,7 @@ typedef enum {
   RRU_BELOW,     /* tied: keys below that it sees of its chord */
   RRU_CHORD_HIDDEN,  /* tied: features of the state of the network over keys, */
   RRU_CHORD_OUTPUTS, /* and of its output */
+  RRU_BAR,           /* tied: steps in a bar, if the model knows the place of a step in it */
   RRU_NUMBERS    /* how many numbers there are */
 } rru_field;
 
@@ -111,7 +112,7 @@ const float *rru_predict(rru_model *model);
 int32_t rru_number(const rru_model *model, rru_field field);
 
 /* Return the state, to keep it or to put it back: RRU_LAYERS times h, and for the LSTMs c, of RRU_HIDDEN each; of a tied
- * model, each of them for all keys. */
+ * model, each of them for all keys, and with RRU_BAR the place of the next step in its bar. */
 float *rru_state(rru_model *model, size_t *count);
 
 /* Return the name of a token, class or series, and its bytes in `length`: UTF-8, not ended by zero. NULL if there is

@@ -5,6 +5,7 @@ const RRU_FIELDS = [
   "kind", "cell", "layers", "inputs", "hidden", "outputs", "option", "normalize", "activate", "tokens", "head",
   "logits", "keys", "reading", "padding", "unknown", "first", "beat", "scaled", "names", "members", "context",
   "horizon", "patch", "season", "past", "known", "series", "around", "below", "chord_hidden", "chord_outputs",
+  "bar",
 ];
 
 class RruModel {

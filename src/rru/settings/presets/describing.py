@@ -3,7 +3,7 @@
 from rru.settings.config import Config
 
 SHOWN = (
-    "output", "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr",
+    "output", "bar", "context", "batch_size", "stateful", "transposition", "budget", "embedding_size", "dropout", "lr",
     "epochs", "patience", "decay", "warmup", "precision", "patch", "ensemble",
 )  # fmt: skip
 
