@@ -99,7 +99,11 @@ class TestRanges:
                 for n in (500, 90_000)
                 for m in (1, 60, 150)
             ),
-            *(("music", {"steps": [n, 1, 1], "pieces": [n // 50, 1, 1]}) for n in (500, 90_000, 900_000)),
+            *(
+                ("music", {"steps": [n, 1, 1], "pieces": [n // 50, 1, 1], "bar": bar})
+                for n in (500, 90_000, 900_000)
+                for bar in (1, 12, 48, 96)
+            ),
         ],
     )
     def test_of_own_data_hold_models_that_can_be_made(self, kind, statistics, cell):

@@ -16,7 +16,7 @@ from rru.kinds.sources import Source, items_of, numbers_of
 from rru.tasks import ChordNetwork, JointHead, MusicTask, Recurrent
 
 STEPS_PER_BEAT = {"jsb": 1, "bach": 1}  # a step is a quarter note
-LONGEST_BAR = 96  # steps: the place in a longer one takes too many inputs
+LONGEST_BAR = 48  # steps: the place in a longer one takes too many inputs
 MOST_SHARED = 500_000  # steps: with more, a network that all keys share takes hours
 DEFAULT_STEPS_PER_BEAT = 2  # in the other data sets, a step is an eighth note
 INPUTS = "(steps, batch, 88) float32, 1 where a key sounds; key 0 is the MIDI note 21"
@@ -101,18 +101,27 @@ TIED = Card(
 def _auto(statistics: Statistics, scale: float) -> Tables:
     """Return one network for all keys, unless there is so much music that it would take hours."""
     steps, pieces = statistics["steps"][0], statistics["pieces"][0]
-    bar = statistics.get("bar", 1)  # data that was read by an older version has none
-    context = sizes.power_of_two(steps / max(pieces, 1) * 2, 32, 256)
-    shared = steps <= MOST_SHARED
-    place: dict[str, float | str] = {}
-    if shared and 2 <= bar <= LONGEST_BAR:
-        context, place = max(context // bar, 1) * bar, {"bar": bar}
+    shared, bar = steps <= MOST_SHARED, statistics.get("bar", 0)  # data that was read by an older version has none
+    bar = bar if shared and 2 <= bar <= LONGEST_BAR else 0
+    context = max(sizes.power_of_two(steps / max(pieces, 1) * 2, 32, 256), bar)
+    context -= context % bar if bar else 0
     batch_size = sizes.power_of_two(steps / context * 2 / sizes.BATCHES, sizes.MIN_BATCH, 16)
-    budget = sizes.between(steps * 20, 100_000, 250_000) if shared else 1_500_000
+    budget = int(scale * (sizes.between(steps * 20, 100_000, 250_000) if shared else 1_500_000))
+    budget = max(budget, 70_000 + 1_200 * bar)  # room for a state of at least 16
     epochs = sizes.between(1_500_000 // max(steps, 1), 3, 60) if shared else sizes.between(10_000_000 // steps, 5, 60)
-    task = {"output": "tied" if shared else "nade", **place, "context": context, "batch_size": batch_size}
-    model = {"budget": sizes.rounded(int(budget * scale)), "dropout": 0.4 if steps < 1_000_000 else 0.2}
+    task: dict[str, float | str] = {
+        "output": "tied" if shared else "nade",
+        "context": context,
+        "batch_size": batch_size,
+    }
+    task |= {"bar": bar} if bar else {}
+    model = {"budget": sizes.rounded(budget), "dropout": 0.4 if steps < 1_000_000 else 0.2}
     return sizes.decaying(epochs, task, model)
+
+
+def _smoke(statistics: Statistics) -> Tables:
+    """Return the changes of `smoke`; the inputs for the place in a bar need room."""
+    return {**sizes.smoke(statistics), "model": {"dropout": 0.1, "budget": 40_000}}
 
 
 def steps_per_beat(trained: TrainedOn) -> int:
@@ -150,6 +159,7 @@ MUSIC = Kind(
     inputs=f"{INPUTS}; logits are of the keys of the next step",
     card_of=_card,
     auto=_auto,
+    smoke=_smoke,
     cells=sizes.NARROW_CELLS,
     read=_read,
     figure="piano roll",
