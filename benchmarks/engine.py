@@ -33,7 +33,7 @@ ENGINE = Path(rru.__file__).parent / "inference" / "engine"
 LAYERS = [(88, 64), (88, 200), (88, 600), (256, 1000)]
 TASKS = [
     ("bach", "demo", None),
-    ("bach", "tied", None),
+    ("bach", "best", None),
     ("ptb-chars", "cpu", 51),
     ("ptb-words", "cpu", 10_000),
     ("imdb", "cpu", 10_000),
@@ -87,7 +87,7 @@ def in_onnxruntime(model: Recurrent) -> Callable[[], object]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(onnx.step_model(model), options)
-    state, names = model.initial_state(1), model.layers.cells[0].state_names
+    state, names = model.initial_state(1), model.state_names
     parts = (state,) if isinstance(state, torch.Tensor) else state
     given = {"input": model.example(1).numpy()} | {n: part.numpy() for n, part in zip(names, parts, strict=True)}
     return lambda: session.run(None, given)

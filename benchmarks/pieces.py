@@ -41,8 +41,10 @@ def main() -> None:
     options = parser.parse_args()
     models = [inference.load(run) for run in options.runs]
     names = sorted({model.task for model in models})
-    if len(names) > 1:
-        parser.error(f"the runs must be of one data set, got {', '.join(names)}")
+    if len(names) > 1 or models[0].config.data is not None:
+        parser.error(f"the runs must be of one data set of the catalogue, got {', '.join(names)}")
+    if options.steps < PASSAGE:
+        parser.error(f"--steps must be at least {PASSAGE}, got {options.steps}")
     music = load(names[0])
     assert isinstance(music, Music)
     test = [without_empty_steps(piece) for piece in music.test[: options.pieces]]

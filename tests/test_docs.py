@@ -56,7 +56,7 @@ QUICK = [
 def folder_with_a_run(tmp_path_factory):
     """Provide small runs in place of those that `rru demo` and `rru train bach --preset cpu` make."""
     folder = tmp_path_factory.mktemp("documents")
-    for preset, changes in {"cpu": [], "demo": [], "nade": ["output=nade"]}.items():
+    for preset, changes in {"cpu": [], "demo": [], "nade": ["output=nade"], "best": ["output=tied"]}.items():
         name = presets.load("bach", "rru", preset).id
         config = presets.override(presets.load("bach", "rru", "smoke"), changes)
         train_config(config, folder / "runs/bach/rru" / name)

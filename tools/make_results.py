@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -115,7 +116,11 @@ def replaced(text: str, tables: Mapping[str, Iterable[str]]) -> str:
 
 def table1(results: Report) -> list[Section]:
     """Return the tasks of Table 1 at the paper's settings, in the paper's order; those not begun have no runs."""
-    begun = {section.task: section for section in results.sections.get("paper", ()) if section.plan.name == TABLE}
+    begun = {}
+    for section in results.sections.get("paper", ()):
+        if section.plan.name == TABLE:
+            points = tuple(point for point in section.points if point.line in paper()[TABLE][section.task])
+            begun[section.task] = replace(section, points=points)
     plan = next(plan for plan in all_plans() if (plan.name, plan.preset) == (TABLE, "paper"))
     sections = []
     for task in paper()[TABLE]:
@@ -199,7 +204,7 @@ def medians(results: Report, preset: str) -> dict[str, dict[str, tuple[float, in
             cell, _, output = point.line.removesuffix(NARROW).partition(", ")
             if output == OUTPUTS[preset] and point.tests:
                 of_task = found.setdefault(section.task, {})
-                of_task[cell] = median(point.tests.values()), len(point.tests)
+                of_task.setdefault(cell, (median(point.tests.values()), len(point.tests)))  # float32 comes first
     return found
 
 

@@ -137,7 +137,7 @@ class TestBlobs:
             (lambda content: content[:10], "not a model that rru exported"),
             (lambda content: b"", "not a model that rru exported"),
             (lambda content: b"PK" + content[2:], "not a model that rru exported"),
-            (lambda content: content[:4] + b"\2" + content[5:], "exported by another version of rru"),
+            (lambda content: content[:4] + b"\1" + content[5:], "exported by another version of rru"),
             (lambda content: content[:-1] + b"\7", "its checksum is wrong"),
         ],
     )

@@ -88,7 +88,7 @@ def test_an_export_to_c_is_run_in_c_and_in_webassembly(trained, chorales, tmp_pa
 
 
 def test_music_with_one_network_for_all_keys_is_run_in_c(untrained_run, tmp_path):
-    run = untrained_run("bach", "lstm", None, ["output=tied"])
+    run = untrained_run("bach", "lstm", None, ["output=tied", "bar=5"])
     export(load(run), tmp_path / "c", "c")
     report = verify_folder(tmp_path / "c", run)
     if compiler():

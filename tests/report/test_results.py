@@ -201,7 +201,10 @@ def test_runs_in_bfloat16_have_lines_of_their_own(tmp_path):
         "RRU, nade, bf16": 4.58,
         "LSTM, nade, bf16": 4.98,
     }
-    assert "RRU, nade, bf16" in text_of(page(tmp_path))
+    said = text_of(page(tmp_path))
+    assert "All with output nade. " in said
+    assert "LSTM, bf16" in said
+    assert "No runs of GRU, Mogrifier LSTM." in said
 
 
 def test_table_has_columns_for_outputs_of_a_single_task(tmp_path):

@@ -227,11 +227,20 @@ def test_an_id_stands_for_what_a_config_says():
 
 
 def test_all_keys_share_a_network_on_little_music_and_much_music_takes_a_cheaper_output():
-    def chosen(steps):
-        tables = presets.derived("music", {"steps": [steps, 1, 1], "pieces": [40, 1, 1]}, "rru", "auto")
+    def chosen(steps, **more):
+        tables = presets.derived("music", {"steps": [steps, 1, 1], "pieces": [40, 1, 1], **more}, "rru", "auto")
         return tables["task"]["output"], tables["model"]["budget"], tables["schedule"]["epochs"]
 
     assert chosen(3_000) == ("tied", 100_000, 60)
-    assert chosen(100_000) == ("tied", 250_000, 15)
+    assert chosen(100_000, bar=16) == ("tied", 250_000, 15)
     assert chosen(500_000) == ("tied", 250_000, 3)
-    assert chosen(500_001) == ("nade", 1_500_000, 19)
+    assert chosen(500_001, bar=16) == ("nade", 1_500_000, 19)
+
+
+@pytest.mark.parametrize(
+    ("steps", "bar", "known", "context"),
+    [(30_000, 16, 16, 256), (30_000, 12, 12, 252), (300, 48, 48, 48), (30_000, 49, None, 256), (30_000, 1, None, 256)],
+)
+def test_own_music_knows_the_place_in_a_bar_unless_it_is_too_long(steps, bar, known, context):
+    tables = presets.derived("music", {"steps": [steps, 1, 1], "pieces": [40, 1, 1], "bar": bar}, "rru", "auto")
+    assert (tables["task"].get("bar"), tables["task"]["context"]) == (known, context)

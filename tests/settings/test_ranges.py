@@ -71,6 +71,16 @@ class TestRanges:
                 for bound in (each.low, each.high):
                     assert tidied(bound) == bound
 
+    @pytest.mark.parametrize("size", ["best", "nade"])
+    @pytest.mark.parametrize("cell", presets.cells())
+    def test_of_joint_music_hold_models_that_can_be_made(self, cell, size):
+        config = presets.load("piano-midi", cell, size)
+        found = ranges(config, size)
+        widest = {name.partition(".")[2]: each.high for name, each in found.items() if name.startswith("model.")}
+        options = config.model.arguments | {name: value for name, value in widest.items() if name != "budget"}
+        made = tasks.MusicTask.architecture_of(config.task, None, None).build(cell, options, found["model.budget"].low)
+        assert made.layers.hidden_size >= 1
+
     @pytest.mark.parametrize("cell", presets.cells())
     @pytest.mark.parametrize(
         ("kind", "statistics"),

@@ -121,7 +121,7 @@ def _auto(statistics: Statistics, scale: float) -> Tables:
 
 def _smoke(statistics: Statistics) -> Tables:
     """Return the changes of `smoke`; the inputs for the place in a bar need room."""
-    return {**sizes.smoke(statistics), "model": {"dropout": 0.1, "budget": 40_000}}
+    return {**sizes.smoke(statistics), "model": {"dropout": 0.1, "budget": 60_000}}
 
 
 def steps_per_beat(trained: TrainedOn) -> int:

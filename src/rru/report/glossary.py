@@ -32,6 +32,7 @@ TERMS = {
     "by a small network. Such scores do not compare with those of independent keys.",
     "tied": "A joint output of music: one network over time that all keys share, and one over the keys of a step. Such "
     "scores do not compare with those of independent keys.",
+    "bf16": "Trained with products in bfloat16, which is faster on many processors. Weights and scores are in float32.",
     "preset": "A named set of settings: paper (exactly as published), cpu (minutes), smoke (seconds), and others.",
 }
 FORMS = {"seeds": "seed", "significantly": "significant", "not significantly": "not significant"}

@@ -1,7 +1,7 @@
 """Find the preset, plan and version that a run's settings belong to."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -88,16 +88,20 @@ def with_user_cells(plan: Plan, runs: Iterable[RunRecord]) -> Plan:
     return replace(plan, runs=entries)
 
 
-def with_bf16(plan: Plan, runs: Iterable[RunRecord]) -> Plan:
-    """Return the plan with a line for each of its entries that was also run with products in bfloat16."""
-    planned = {entry.id: entry for entry in plan.runs}
-    found = {run.group: planned[run.group_in_float32] for run in runs if run.group_in_float32 in planned}
-    narrow = [
-        replace(entry, line=f"{entry.line}{NARROW}", config=entry.config.changed({"schedule.precision": BFLOAT16}))
-        for group, entry in found.items()
-        if group not in planned
-    ]
-    return replace(plan, runs=[*plan.runs, *narrow])
+def with_bf16(plan: Plan, groups: Mapping[str, Sequence[RunRecord]]) -> Plan:
+    """Return the plan with a line for each entry that was run with products in bfloat16, in its place or beside it.
+
+    **Arguments:** `groups`: all runs, by their `group`.
+    """
+    narrow = {runs[0].group_in_float32 for group, runs in groups.items() if runs[0].group_in_float32 != group}
+    entries: list[PlannedRun] = []
+    for entry in plan.runs:
+        if entry.id not in narrow or entry.id in groups:
+            entries.append(entry)
+        if entry.id in narrow:
+            config = entry.config.changed({"schedule.precision": BFLOAT16})
+            entries.append(replace(entry, line=f"{entry.line}{NARROW}", config=config))
+    return replace(plan, runs=entries)
 
 
 def _like(run: RunRecord) -> list[tuple[str, str, PlannedRun]]:

@@ -9,7 +9,7 @@ from rru.kinds import kind_of
 from rru.report import statistics
 from rru.report.formatting import score
 from rru.report.gather import RunRecord, gather
-from rru.report.identify import OWN, TRIAL, all_plans, preset_of, with_bf16, with_user_cells
+from rru.report.identify import NARROW, OWN, TRIAL, all_plans, preset_of, with_bf16, with_user_cells
 from rru.report.own_plans import OwnPlan, own_plans
 from rru.report.user_cells import is_user_cell
 from rru.settings import Config
@@ -165,12 +165,12 @@ class Section:
     def shared(self) -> str:
         """What the name of every line with runs ends with if all have one joint output: `, nade`; else nothing."""
         variant = self.points[0].config.task.variant
-        alike = variant and all(line.endswith(f", {variant}") for line in self.begun)
+        alike = variant and all(line.removesuffix(NARROW).endswith(f", {variant}") for line in self.begun)
         return f", {variant}" if alike else ""
 
     def shown(self, line: str) -> str:
         """Return the name of a line without the output that all share."""
-        return line.removesuffix(self.shared)
+        return line.replace(self.shared, "")
 
     @property
     def progress(self) -> str:
@@ -270,8 +270,7 @@ def _sections(all_runs: Iterable[RunRecord]) -> dict[str, list[Section]]:
     sections: dict[str, list[Section]] = {}
     shown: dict[str, set[str]] = {}
     of_users = [runs[0] for runs in groups.values() if is_user_cell(runs[0].cell)]
-    narrow = [runs[0] for runs in groups.values() if runs[0].group != runs[0].group_in_float32]
-    of_all = [with_bf16(with_user_cells(plan, of_users), narrow) for plan in all_plans()]
+    of_all = [with_bf16(with_user_cells(plan, of_users), groups) for plan in all_plans()]
     for plan in [*of_all, *own_plans(run for runs in groups.values() for run in runs)]:
         for task in dict.fromkeys(entry.task for entry in plan.runs):
             entries = {entry.id: entry for entry in plan.runs if entry.task == task}

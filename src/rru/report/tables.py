@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rru.report import formatting
-from rru.report.identify import paper
+from rru.report.identify import NARROW, paper
 from rru.report.results import Point, Section
 from rru.tasks import Metric
 
@@ -97,7 +97,7 @@ def _table(name: str, sections: Sequence[Section]) -> ResultsTable:
     rows = [row_of(section, lines) for section in sections]
     endings = {section.shared for section in sections}
     shared = endings.pop() if len(endings) == 1 else ""
-    shared = shared if all(line.endswith(shared) for line in lines) else ""
+    shared = shared if all(line.removesuffix(NARROW).endswith(shared) for line in lines) else ""
     return ResultsTable(name, sections[0].plan.preset, sections[0].plan.title, lines, rows, shared)
 
 
@@ -106,7 +106,7 @@ def row_of(section: Section, lines: Sequence[str]) -> Row:
     of_paper, verdict = paper().get(section.plan.name, {}).get(section.task, {}), section.verdict
     config, known = section.points[0].config, section.lines
     entries = [
-        Comparison(point, of_paper.get(line), verdict.shown and line == verdict.best)
+        Comparison(point, of_paper.get(line.removesuffix(NARROW)), verdict.shown and line == verdict.best)
         for line in lines
         for point in known.get(line, [Point(line, config.model.cell, {}, config, ())])
     ]

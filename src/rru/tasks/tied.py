@@ -206,10 +206,12 @@ class TiedModel(SequenceModel):
             output, last = self.layers(self.read(inputs), map_state(_by_key, state), lengths=rows)
             return output, _by_sequence(last)
         *parts, place = self.initial_state(batch) if state is None else state  # place: (layers, B, 1)
-        places = (place[0].t() + torch.arange(steps, device=place.device)[:, None]) % self.bar  # (T, B)
+        count = torch.arange(steps, device=place.device) % self.bar  # in whole numbers: bfloat16 has few of them
+        places = (place[0].t() + count[:, None]) % self.bar  # (T, B)
         known = tuple(map(_by_key, parts))
         output, last = self.layers(self.read(inputs, places), known[0] if len(known) == 1 else known, lengths=rows)
-        after = (place + (steps if lengths is None else lengths.to(place)[:, None])) % self.bar
+        passed = steps % self.bar if lengths is None else (lengths % self.bar).to(place)[:, None]
+        after = (place + passed) % self.bar
         return output, (*_parts(_by_sequence(last)), after)
 
     def step(self, stepper: Stepper, inputs: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:

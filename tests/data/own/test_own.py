@@ -150,6 +150,37 @@ def test_repeated_notes_differ_from_ties_and_rests_stay(tmp_path):
     assert {"left out: 3 drum notes", "left out: 3 notes outside the 88 keys"} <= set(own.notes)
 
 
+@pytest.mark.parametrize(
+    ("signature", "grid", "bar", "kept"),
+    [
+        ((4, 4), 4, 16, 12),
+        ((3, 4), 4, 12, 0),
+        ((6, 8), 2, 6, 0),
+        ((7, 8), 4, 14, 12),
+        ((7, 8), 3, 21, 9),
+        ((5, 16), 1, 0, 0),
+    ],
+)
+def test_bars_of_midi_files_are_known_and_pieces_begin_with_one(tmp_path, signature, grid, bar, kept):
+    folder = tmp_path / "midi"
+    folder.mkdir()
+    for number in range(4):
+        track = mido.MidiTrack([mido.MetaMessage("time_signature", numerator=signature[0], denominator=signature[1])])
+        track += [
+            mido.Message("note_on", note=50 + number, time=3 * 480),
+            mido.Message("note_off", note=50 + number, time=960),
+        ]
+        track += [
+            mido.Message("note_on", note=60 - 2 * number),
+            mido.Message("note_off", note=60 - 2 * number, time=480),
+        ]
+        mido.MidiFile(ticks_per_beat=480, tracks=[track]).save(folder / f"{number}.mid")
+    own = from_path(folder, grid=grid, valid=folder, test=folder)
+    assert own.statistics["bar"] == bar
+    music = own.load()
+    assert {int(piece.any(1).argmax()) for split in data.SPLITS for piece in getattr(music, split)} == {kept}
+
+
 def test_labelled_texts_from_a_table_and_from_folders_are_stratified(tmp_path):
     table = from_path(own_files.reviews(tmp_path / "reviews.csv"), text="body", label="stars")
     assert table.facts.classes == ("1", "5")

@@ -71,17 +71,18 @@ class _Pieces:
             self.rolls[part if split == "train" else split].append(roll)
 
     def _roll(self, name: str, content: bytes, most: int) -> Roll:
-        """Return a piece from its first note on; raise DataError if it has more than `most` steps."""
+        """Return a piece from the bar of its first note on; raise DataError if it has more than `most` steps."""
         notes = notes_in(content, name)
         roll = roll_of(notes, self.grid, name, STEP_LIMIT, separate=True)
-        roll = roll[int(np.flatnonzero(roll.any(axis=1))[0]) :]
+        beats_per_bar, first = notes.bars[0] if notes.bars else BEATS_PER_BAR, int(roll.any(axis=1).argmax())
+        roll = roll[first - first % (bar_steps(beats_per_bar, self.grid) or 1) :]
         if len(roll) > most:
             raise DataError(name, f"is too much: all files together have more than {TOTAL_LIMIT:,} steps")
         self.counts["drum notes"] += notes.drums
         self.counts["notes outside the 88 keys"] += notes.outside
         self.counts["files with tempo changes"] += notes.tempos > 0
         self.counts["files with several time signatures"] += len(set(notes.bars)) > 1
-        self.bars[notes.bars[0] if notes.bars else BEATS_PER_BAR] += 1
+        self.bars[beats_per_bar] += 1
         return roll
 
     def notes(self) -> list[str]:
@@ -130,10 +131,15 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
                 yield f"{path}, {member.filename}", content
 
 
+def bar_steps(beats_per_bar: float, grid: int) -> int:
+    """Return the steps of a bar, or of two if only these are whole; 0 if neither is."""
+    return next((round(steps) for steps in (beats_per_bar * grid, 2 * beats_per_bar * grid) if steps % 1 == 0), 0)
+
+
 def melody(roll: Roll) -> str:
-    """Return a hash of a piece (T, 88) that is the same in every key."""
+    """Return a hash of a piece (T, 88) that is the same in every key, and after any silence."""
     keys = np.flatnonzero(roll.any(axis=0))
-    shape = roll[:, keys[0] : keys[-1] + 1]
+    shape = roll[roll.any(axis=1).argmax() :, keys[0] : keys[-1] + 1]
     return hashlib.sha256(f"{shape.shape}".encode() + np.packbits(shape).tobytes()).hexdigest()
 
 
@@ -151,7 +157,7 @@ def prepare(own: "OwnData") -> Prepared:
     beat = "quarter note" if pieces.grid == 1 else f"quarter note divided by {pieces.grid}"
     ((beats_per_bar, _),) = pieces.bars.most_common(1)
     facts = MusicFacts(
-        statistics={"pieces": counts, "steps": steps, "bar": round(beats_per_bar * pieces.grid)},
+        statistics={"pieces": counts, "steps": steps, "bar": bar_steps(beats_per_bar, pieces.grid)},
         summary=f"{slashed(counts)} pieces with {slashed(steps)} steps to train, validate and test "
         f"({described(own.places, 'by file')}); a step is a {beat}, a bar mostly {beats_per_bar:g} quarter notes",
         notes=tuple(pieces.notes()),

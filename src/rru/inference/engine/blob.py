@@ -12,7 +12,7 @@ from torch import Tensor
 from rru.scan.matrices import Product
 from rru.scan.native.rounding import rounded, rounded_rows
 
-MAGIC, VERSION = b"RRUM", 1
+MAGIC, VERSION = b"RRUM", 2
 ALIGNMENT = 16
 MAX_BYTES = 2**32 - 1
 FIELDS = (

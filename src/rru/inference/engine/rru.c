@@ -1111,7 +1111,7 @@ int rru_forecast(rru_model *model, const rru_scaling *scaling, double *values, s
 
 /* ---------------------------------------------------------------- reading a blob */
 
-#define VERSION 1
+#define VERSION 2
 #define HEADER 6 /* words: magic, version, bytes, checksum, numbers, tensors */
 #define ENTRY 8  /* words of a tensor in the table: four of its name, type, rows, columns, offset */
 #define LARGEST (1 << 24)

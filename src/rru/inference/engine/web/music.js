@@ -117,7 +117,8 @@ class Music {
     model.reset();
     model.seed(this.seed);
     const read = this.given.filter((keys) => about.rests || keys.includes(1));
-    for (const keys of read.length ? read : [new Uint8Array(model.numbers.keys)]) {
+    const silence = () => new Uint8Array(model.numbers.keys); // a bar of it, so that the first step begins one
+    for (const keys of read.length ? read : Array.from({ length: model.numbers.bar || 1 }, silence)) {
       model.step(keys);
       yield;
     }
