@@ -98,7 +98,7 @@ def _makers(folder: Path) -> dict[str, tuple[Callable[[], data.OwnData | str], l
         ),
         "tied keys": (
             lambda: "bach",
-            ["task.output=tied", "task.bar=5"],
+            ["task.output=tied", "task.bar=4"],
             [["compose", "--bars", "1", "--force", "-o", str(folder / "out.mid")]],
             "",
         ),

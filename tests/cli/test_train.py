@@ -157,7 +157,7 @@ def test_scores_that_are_not_finite_are_shown_too(rru_command, tmp_path):
         (("train", "bch"), "did you mean 'bach'"),
         (("train", "./nowhere/novel.txt"), "novel.txt: does not exist"),
         (("runs", "latest"), "FOLDER must be a folder of runs; latest is a run"),
-        (("train", "bach", "--preset", "big"), "preset must be one of paper, cpu, smoke, best, tied, demo; got 'big'"),
+        (("train", "bach", "--preset", "big"), "preset must be one of paper, cpu, smoke, best, nade, demo; got 'big'"),
         (("resume", "nowhere"), "TASK must be a file or folder, a run, or one of bach"),
         (("evaluate", "nowhere"), "nowhere: is not a run: it has no config.toml"),
     ],
