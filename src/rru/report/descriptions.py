@@ -13,8 +13,8 @@ PRESETS = {
     "paper": "Exactly the paper's settings, so these numbers can be compared with the paper's.",
     "cpu": "Scaled down to about ten minutes on two cores, with the same parameter budget for all cells. Compare the "
     "cells with one another. The paper's numbers come from larger models that were trained longer.",
-    "best": "Music with one network for all keys, of 250,000 parameters. These numbers compare with those of other models "
-    "of whole chords, not with the paper's.",
+    "best": "Music with one network for all keys, of 250,000 parameters. These numbers compare with those of other "
+    "models of whole chords, not with the paper's.",
     "nade": "Music with probabilities of whole chords, and the same million parameters for all cells. These numbers "
     "compare with those of other models of whole chords, not with the paper's.",
     "smoke": "A few steps of a tiny model, to check that everything works. The numbers say nothing about the cells.",
